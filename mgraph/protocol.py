@@ -70,7 +70,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 16  #: of the protocol; client and worker must agree
+VERSION = 17  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`

@@ -18,8 +18,10 @@ def join_columns(device: Device, columns: Sequence[Array]) -> Array:
     They are padded to a multiple of 8: an exchange may receive the parts of several ranks behind each other, and
     kernels read aligned columns.
     """
-    padding = device.zeros(-sum(column.nbytes for column in columns) % 8, np.uint8)
-    return device.concatenate([*(column.view(np.uint8) for column in columns), padding])
+    parts = [column.view(np.uint8) for column in columns]
+    if padding := -sum(len(part) for part in parts) % 8:
+        parts.append(device.zeros(padding, np.uint8))
+    return device.concatenate(parts)
 
 
 def split_columns(data: Array, dtypes: Mapping[str, Any]) -> dict[str, Array]:

@@ -113,6 +113,8 @@ class PeerExchange(SwapExchange):
         self._inbox = np.zeros((size, INBOX), np.uint8)
         self._outcome = np.zeros(3, np.int64)
         rows = ("out", "out_bytes", "arrivals", "in_bytes", "sent", "got", "all_sent", "all_got")
+        self._blank = np.zeros((6, size), np.uint64)  # those of a step, before it
+        self._blank[[1, 3]] = UNKNOWN
         self._trade = self._kernels.Trade.bind(
             **dict(zip(rows, self._book, strict=True)), inbox=self._inbox.reshape(-1), outcome=self._outcome,
             segments=self._addresses, rank=rank, size=size, slot=self._slot,
@@ -250,13 +252,11 @@ class PeerExchange(SwapExchange):
         Receive theirs into arrays from `room`.
         """
         # Set the addresses and sizes of all parts.
-        out, out_bytes, into, in_bytes, sent, got, _, _ = self._book
-        for r in range(self.size):
-            out_bytes[r] = UNKNOWN
+        self._book[:6] = self._blank
+        out, out_bytes, into, in_bytes = self._book[:4]
         for r in others:
             part = parts[r] if parts[r].flags.c_contiguous else np.ascontiguousarray(parts[r])
             out[r], out_bytes[r] = part.__array_interface__["data"][0], part.nbytes
-        into[:], in_bytes[:], sent[:], got[:] = 0, UNKNOWN, 0, 0
 
         # Trade until all is done. The kernel stops to ask for memory, and every `LOOK` seconds to check for an abort.
         received: list[Any] = [None] * self.size

@@ -42,6 +42,8 @@ class Run:
         The time of each insertion, in a graph with times; not used for deletions. Structures ignore it.
     batch : uint32[n] or None
         The number of each operation's batch in a run of several; ascends among equal keys. Structures ignore it.
+    counted : (tuple of int, list of int) or None
+        Rows, and the `cuts` at them, if the host has counted these.
     """
 
     keys: Array
@@ -51,6 +53,7 @@ class Run:
     place: Array = None
     time: Array = None
     batch: Array = None
+    counted: tuple[tuple[int, ...], list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -63,16 +66,24 @@ class Run:
     def split(self, starts: Sequence[int]) -> list[Run]:
         """Cut the run by src: part r has starts[r] <= src < starts[r + 1].
 
-        No copy. One small read-back on a GPU.
+        No copy. On a GPU one small read-back, as `cuts`.
         """
-        bounds = np.array(starts[1:-1], np.uint64) << np.uint64(32)
+        ends = 0, *self.cuts(starts[1:-1]), len(self)
+        return [self.take(slice(a, b)) for a, b in pairwise(ends)]
+
+    def cuts(self, rows: Sequence[int]) -> list[int]:
+        """Return, for each of ascending `rows`, the number of keys of lower rows.
+
+        One small read-back on a GPU, unless they are `counted`.
+        """
+        if self.counted is not None and self.counted[0] == rows:
+            return self.counted[1]
+        bounds = np.array(rows, np.uint64) << np.uint64(32)
         if type(self.keys) is np.ndarray:
-            inner = self.keys.searchsorted(bounds).tolist()
-        else:
-            xp = _cupy()
-            inner = Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
-        cuts = 0, *inner, len(self)
-        return [self.take(slice(a, b)) for a, b in pairwise(cuts)]
+            indices: list[int] = self.keys.searchsorted(bounds).tolist()
+            return indices
+        xp = _cupy()
+        return Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
 
 
 def _cupy() -> Any:
@@ -110,11 +121,12 @@ def sort_few(
     batch: Any = None,
     *,
     both_ways: bool = False,
+    rows: tuple[int, int] | None = None,
 ) -> Run:
     """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
     On a GPU this saves a copy and a launch over copying the columns first. With `both_ways`, each is two consecutive
-    arcs, there and back.
+    arcs, there and back. Of the `rows` from the first to before the second alone, the run has local rows.
     """
     # Sort the keys, stably if other columns follow them.
     n, order = len(src), _FIRST
@@ -125,7 +137,7 @@ def sort_few(
     elif n == 1:
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
         keys[0] = src.item() << 32 | dst.item()
-        if weight is op is time is batch is None:
+        if weight is op is time is batch is rows is None:
             return Run(device.sent(keys))
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
@@ -136,9 +148,15 @@ def sort_few(
             order = keys.argsort(kind="stable")
             keys = keys[order]
 
+    if rows is not None:
+        part = slice(*Run(keys).cuts(rows))
+        keys, order = keys[part], order[part]
+        if rows[0]:
+            keys = keys - np.uint64(rows[0] << 32)
+
     # Send the other columns in the order of the keys.
     if type(op) is int:
-        op = None if op == 1 else device.sent(_DELETED[:n])
+        op = None if op == 1 else device.sent(_DELETED[: len(keys)])
     elif op is not None:
         op = device.sent(Device.to_host(op)[order])
     if weight is not None:

@@ -15,6 +15,7 @@ import pytest
 from fakes import FAKE_CALLS, by_comm, fake_cluster, wait_for
 
 from mgraph import channel as channels
+from mgraph import shared
 from mgraph.calls import CALLS
 from mgraph.client.connections import opening
 from mgraph.client.connections.answers import PendingAnswers
@@ -104,6 +105,20 @@ def test_arrays_that_are_too_large_together_go_by_shared_memory(alike):
         assert names == []
         coordinator.call("echo")
         assert wait_for(lambda: all(not s._memory.shared._room._taken for s in coordinator.sessions.all))
+
+
+def test_an_answer_by_a_channel_gives_the_room_of_its_call_back(monkeypatch):
+    """A message of its own would take the event loops of both sides, which the next call's threads wait for."""
+    monkeypatch.setattr(shared, "TELL_SECONDS", 60)  # after which a worker sends one
+    with fake_cluster(2) as (coordinator, _):
+        names, large = by_comm(coordinator), np.zeros(1 << 20)
+        for _ in range(2):  # to share memory
+            coordinator.call("flags", {"array": large})
+        names.clear()
+        for _ in range(5):
+            coordinator.call("flags", {"array": large[: len(large) // 4]})
+            assert all(not session._memory.shared._room._taken for session in coordinator.sessions.all)
+        assert names == []
 
 
 def test_only_the_owners_of_rows_are_asked(monkeypatch):

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from failing_allocations import FailingAllocations, each_fails_once, watched
+from failing_allocations import FailingAllocations, watched
 from graph_clusters import HERE, assert_clean, on
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
+from small_batches import KINDS, MAINTAINED, N, check_results, check_same, counts, edges, some, timed
 from time_model import TimeModel, edges_of, random_timed
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, StoreError, UnknownVertex
@@ -26,40 +27,14 @@ from mgraph.log.files import File
 from mgraph.structures import names
 from mgraph.worker.calls import changes
 from mgraph.worker.commit import ballot
-from mgraph.worker.commit.change import BatchChange, GroupChange
+from mgraph.worker.commit.change import GroupChange
 from mgraph.worker.results import maintained
 
 ALONE_SECONDS = coordinator.ALONE_SECONDS
-N = 12  #: vertices: batches of a group name the same edges
-KINDS: list[dict[str, Any]] = [
-    {},
-    {"weighted": True, "reverse": True},
-    {"directed": False, "weighted": True},
-    {"order": "degree"},
-    {"directed": False, "weighted": True, "combine": "sum"},
-    {"weighted": True, "reverse": True, "combine": "min"},
-]
-#: kinds of graphs, with the maintained results that each has
-MAINTAINED: list[tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]] = [
-    ({"directed": False}, [("connected_components", {}), ("triangles", {}), ("leiden", {})]),
-    ({"reverse": True}, [("bfs", {"source": 0}), ("pagerank", {})]),
-    ({"weighted": True, "combine": "max"}, [("sssp", {"source": 0}), ("connected_components", {})]),
-    ({"directed": False, "weighted": True, "combine": "sum"}, [("louvain", {}), ("sssp", {"source": 0})]),
-    ({"directed": False, "times": True}, [("bfs", {"source": 0})]),
-    ({"weighted": True, "reverse": True, "times": True, "combine": "sum"}, [("leiden", {})]),
-]
 
 
 def model_of(graph: DynamicGraph) -> GraphModel:
     return GraphModel(graph.num_vertices, graph.directed, graph.weighted, graph._options.combine)
-
-
-def edges(graph: DynamicGraph) -> dict[tuple[int, int], float]:
-    """All arcs with their weights."""
-    csr = graph.to_csr()
-    src = np.repeat(np.arange(len(csr.offsets) - 1), np.diff(csr.offsets)).tolist()
-    weight = [1.0] * len(src) if csr.weight is None else csr.weight.tolist()
-    return dict(zip(zip(src, csr.dst.tolist(), strict=True), weight, strict=True))
 
 
 def check(graph: DynamicGraph, model: GraphModel) -> None:
@@ -69,18 +44,6 @@ def check(graph: DynamicGraph, model: GraphModel) -> None:
     if graph.reverse:
         degrees = np.bincount([v for _, v in arcs], minlength=graph.num_vertices)
         np.testing.assert_array_equal(graph.degrees(direction="in"), degrees)
-
-
-def some(rng: np.random.Generator, weighted: bool, count: int = 100) -> list[EdgeBatch]:
-    """Batches with repeats in them and between them; some are empty, some only insert, some have no weights."""
-    sizes = np.where(rng.random(count) < 0.1, 0, rng.integers(0, 40, count))
-    return [
-        random_batch(rng, N, int(n), weighted and rng.random() < 0.9, 0.45 if rng.random() < 0.9 else 0) for n in sizes
-    ]
-
-
-def counts(report: Any) -> tuple[int, ...]:
-    return report.inserted, report.updated, report.deleted, report.missing
 
 
 def note_groups() -> None:
@@ -171,29 +134,6 @@ def stream_against_the_model(graph: DynamicGraph, rng: np.random.Generator) -> N
     assert graph.metrics()["batches"] >= len(sent)
 
 
-def timed(rng: np.random.Generator, graph: DynamicGraph, count: int) -> list[EdgeBatch]:
-    """Batches as `some`, with times if the graph has them; some of these have deletions only."""
-    batches = some(rng, graph.weighted, count)
-    if not graph.times:
-        return batches
-    return [
-        EdgeBatch(b.src, b.dst, op=-1)
-        if rng.random() < 0.1
-        else EdgeBatch(b.src, b.dst, b.weight, b.op, time=rng.integers(0, 99, len(b)))
-        for b in batches
-    ]
-
-
-def check_same(graph: DynamicGraph, oracle: DynamicGraph) -> None:
-    """The graphs have the same edges, weights and times, and their structures the same reverse edges."""
-    assert edges(graph) == edges(oracle)
-    if oracle.times:
-        assert edges_of(graph) == edges_of(oracle)
-    if oracle.reverse:
-        np.testing.assert_array_equal(*(g.degrees(direction="in") for g in (graph, oracle)))
-    assert (graph.num_edges, graph.epoch) == (oracle.num_edges, oracle.epoch)
-
-
 def against_single_batches(
     graph: DynamicGraph, oracle: DynamicGraph, names: list[Any], rng: np.random.Generator
 ) -> None:
@@ -212,23 +152,6 @@ def against_single_batches(
     check_same(graph, oracle)
     for pending, report in sent:
         assert (*counts(pending.result()), pending.result().epoch) == (*counts(report), report.epoch)
-
-
-def check_results(ours: Any, theirs: Any) -> str:
-    """Two maintained results have the same values. Communities have the same names, and were updated alike: how."""
-    mine, yours = ours.result().to_numpy(), theirs.result().to_numpy()
-    reports = ours.report, theirs.report
-    assert ours.epoch == theirs.epoch
-    if ours.name == "pagerank":
-        np.testing.assert_allclose(mine, yours, rtol=1e-3)
-    else:
-        np.testing.assert_array_equal(mine, yours)
-    assert reports[0].touched == reports[1].touched
-    if ours.name in ("leiden", "louvain"):
-        assert (reports[0].how, reports[0].moved) == (reports[1].how, reports[1].moved)
-        np.testing.assert_array_equal(ours.names().to_numpy(), theirs.names().to_numpy())
-    how: str = reports[0].how
-    return how
 
 
 @pytest.mark.parametrize("size", [HERE, 2])
@@ -271,90 +194,6 @@ def test_maintained_results_combined_weights_and_times_on_workers(client, size, 
         against_single_batches(graph, oracle, results, rng)
     assert sum(client.run(noted_groups).values()) > 30
     assert_clean(client)
-
-
-#: graphs without maintained results, in which single batches take the short way too
-ALONE: list[tuple[dict[str, Any], list[Any]]] = [
-    *((kind, []) for kind in KINDS[1:]),
-    ({"directed": False, "order": "degree"}, [("connected_components", {})]),
-    ({"window": 40}, [("bfs", {"source": 0})]),
-    ({"directed": False, "weighted": True, "combine": "sum", "window": 40}, []),
-]
-
-
-@pytest.mark.parametrize(("kind", "results"), MAINTAINED + ALONE, ids=str)
-@pytest.mark.parametrize("structure", names())
-def test_single_batches_by_the_short_way_and_by_the_long_one(monkeypatch, structure, kind, results):
-    """Both give the same reports, edges and maintained results, and log the same changes."""
-    rng, short, apply = fresh_rng(), [], BatchChange.apply
-    monkeypatch.setattr(BatchChange, "apply", lambda change, loops: (short.append(loops), apply(change, loops)))
-    options = {"n_vertices": N, "structure": structure, **kind}
-    with DynamicGraph(**options) as graph, DynamicGraph(**options) as oracle:
-        pairs = [(graph.maintain(name, **args), oracle.maintain(name, **args)) for name, args in results]
-        for batch in [EdgeBatch(*rng.integers(0, N, (2, 30)), time=0 if graph.times else None), *timed(rng, graph, 80)]:
-            one = batch if rng.random() < 0.5 else _first(batch)
-            report = graph.update(one)
-            with monkeypatch.context() as patch:
-                patch.setattr(ballot, "FEW", -1)
-                assert outcome(oracle.update(one)) == outcome(report)
-            if rng.random() < 0.1:
-                check_same(graph, oracle)
-                for ours, theirs in pairs:
-                    check_results(ours, theirs)
-            assert logged(graph) == logged(oracle)
-        for ours, theirs in pairs:
-            check_results(ours, theirs)
-        check_same(graph, oracle)
-    assert len(short) >= 80  # the first batch precedes an order
-
-
-def _first(batch: EdgeBatch) -> EdgeBatch:
-    """The first operation of a batch."""
-    columns = [c[:1] if isinstance(c, np.ndarray) else c for c in (batch.src, batch.dst, batch.weight, batch.op)]
-    return EdgeBatch(*columns, time=None if batch.time is None else batch.time[:1])
-
-
-def outcome(report: Any) -> tuple[int, ...]:
-    return (*counts(report), report.expired, report.late, report.epoch)
-
-
-def logged(graph: DynamicGraph) -> list[Any]:
-    """The changes that are logged for maintained results."""
-    log = graph._directory.coordinator._session.calls.shard.change_log
-    since = [] if log.first is None else log.since(log.first)
-    columns = [[epoch, t.deleted, *map(np.ndarray.tolist, (t.keys, t.kinds))] for epoch, t in since]
-    weights = [[t.old.tolist(), t.new.tolist()] for _, t in since if t.old is not None]
-    return [log.first, log.changed, sum(t.nbytes for _, t in since) == log.nbytes, columns, str(weights)]
-
-
-@pytest.mark.parametrize(("kind", "results"), [MAINTAINED[i] for i in (0, 2, 4)] + ALONE[-2:], ids=str)
-def test_each_allocation_of_a_single_batch_fails_once(monkeypatch, kind, results):
-    rng, n = fresh_rng(), 600
-    time = {"time": 5} if "times" in kind or "window" in kind else {}
-    first, then = (EdgeBatch(*rng.integers(0, n, (2, size)), **time) for size in (2000, 500))
-    lives = list[Any]()
-
-    def make() -> DynamicGraph:
-        graph = DynamicGraph(n_vertices=n, **kind)
-        graph.update(first)
-        lives[:] = [graph.maintain(name, **args) for name, args in results[:1]]
-        return graph
-
-    def call(graph: DynamicGraph) -> tuple[int, ...]:
-        return outcome(graph.update(then))[:-1]
-
-    def update(graph: DynamicGraph) -> tuple[int, ...]:
-        did = call(graph)
-        for live in lives:
-            graph._directory.coordinator.check()
-            assert live.result().epoch == graph.epoch
-        return did
-
-    with watched(monkeypatch):
-        assert each_fails_once(make, call, most=24, rng=rng) > 4
-    graph = make()
-    update(graph)
-    graph.close()
 
 
 @pytest.mark.parametrize("kind", [{"directed": False}, {"weighted": True, "reverse": True}], ids=str)

@@ -23,8 +23,7 @@ from mgraph.worker.commit.change import Change
 from mgraph.worker.shard.results import Remembered
 
 __all__ = [
-    "BatchOfModel", "GroupOfModel", "ModelShard", "contents", "create", "own_rows", "restore", "route", "share_runs",
-    "update",
+    "BatchOfModel", "GroupOfModel", "ModelShard", "contents", "create", "restore", "route", "share_runs", "update",
 ]  # fmt: skip
 
 N = 1 << 16  #: vertices
@@ -151,23 +150,16 @@ class GroupOfModel(Change):
         """Free nothing."""
 
 
-def share_runs(shard: Any, src: Any, dst: Any, batch: Any = None, **columns: Any) -> list[Any]:
-    """Return a rank's part of a batch, or of each batch, and the ranks that refuse it."""
+def share_runs(shard: Any, src: Any, dst: Any, batch: Any = None, own: bool = False, **columns: Any) -> list[Any]:
+    """Return a rank's part of a batch, or of each batch, and the ranks that refuse it; of a whole batch its `own`."""
     world().give_way()
+    if batch is None and shard.rank in shard.fail:
+        raise InvalidBatch(f"{shard}: a bad part of change {src[0]}")
+    mine = dst % shard.size == shard.rank if own else np.ones(len(dst), bool)
     if batch is not None:
         numbers = dict.fromkeys(zip(batch.tolist(), src.tolist(), strict=True))
-        return [[(number, dst[batch == at].tolist(), ()) for at, number in numbers]]
-    if shard.rank in shard.fail:
-        raise InvalidBatch(f"{shard}: a bad part of change {src[0]}")
-    return [(int(src[0]), dst.tolist(), shard.refuse)]
-
-
-def own_rows(shard: Any, run: Any) -> Any:
-    """Return a rank's edges of a whole batch, or of each."""
-    if isinstance(run, list):
-        return [own_rows(shard, batch) for batch in run]
-    number, edges, refuse = run
-    return number, [dst for dst in edges if dst % shard.size == shard.rank], refuse
+        return [[(number, dst[mine & (batch == at)].tolist(), ()) for at, number in numbers]]
+    return [(int(src[0]), dst[mine].tolist(), shard.refuse)]
 
 
 def route(shard: Any, run: Any) -> Any:

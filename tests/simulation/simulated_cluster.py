@@ -154,7 +154,6 @@ def simulated() -> Iterator[None]:
             (stores.again, "restore", model_shard.restore),
             (changes, "share_runs", model_shard.share_runs),
             (changes, "route", model_shard.route),
-            (changes, "own_rows", model_shard.own_rows),
             (changes, "BatchChange", model_shard.BatchOfModel),
             (changes, "GroupChange", model_shard.GroupOfModel),
             (channel_calls, "Bell", _Bell),

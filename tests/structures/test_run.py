@@ -115,3 +115,19 @@ def test_split_at_boundaries(device):
     assert [p[0].tolist() for p in parts] == [keys[:1].tolist(), [], keys[1:3].tolist(), keys[3:].tolist()]
     assert [p[1].tolist() for p in parts] == [[1], [], [-1, 1], [-1, 1]]
     assert [len(part) for part in run.split([0, 10])] == [5]
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 100, FEW // 2])
+def test_few_operations_of_some_rows(device, n, both_ways):
+    """They are those of a run of all rows, and their rows are local."""
+    rng = fresh_rng()
+    src, dst = rng.integers(0, 9, (2, n), np.uint32)
+    columns = {"op": -1, "weight": rng.random(n, np.float32)} if n % 2 else {}
+    for lo, hi in (0, 9), (0, 4), (4, 9), (2, 2), (3, 7):
+        every = sort_few(device, src, dst, **columns, both_ways=both_ways)
+        own = sort_few(device, src, dst, **columns, both_ways=both_ways, rows=(lo, hi))
+        part = host(every.split((0, lo, hi, 9))[1])
+        part[0][:] -= np.uint64(lo << 32)
+        for got, want in zip(host(own), part, strict=True):
+            assert (None if got is None else got.tolist()) == (None if want is None else want.tolist())

@@ -15,7 +15,7 @@ __all__ = ["before", "cut", "hit", "note", "refuse", "rest"]
 
 STEPS = {
     "sort": "mgraph.worker.calls.changes.share_runs",
-    "route": "mgraph.structures.run.Run.split",
+    "route": "mgraph.structures.run.Run.cuts",
     "exchange": "mgraph.exchange.peer.PeerExchange.alltoallv",
     "prepare": "mgraph.worker.commit.change.BatchChange.prepare",
     "vote": "mgraph.worker.commit.ballot.Ballot._vote",

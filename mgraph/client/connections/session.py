@@ -231,6 +231,7 @@ class Session:
             if (data := channel.receive()) is not None:
                 message = unpack(data)
                 if not isinstance(message, Call):
+                    self._take_freed(message)
                     self._answers.finish_from_thread(message)
         except ChannelClosed:
             self.close_channel()
@@ -281,17 +282,24 @@ class Session:
             case Wanted():
                 self.wanted(message.turn)
             case Freed():
-                if self._memory.shared is not None:
-                    self._memory.shared.free(message.places)
+                self._free(message.places)
             case Result() | Failure():
                 self._busy = ""
                 if isinstance(message, Result):
                     self._memory.passed(large_bytes(message.value))
-                    if message.freed and self._memory.shared is not None:
-                        self._memory.shared.free(message.freed)
+                self._take_freed(message)
                 self._answers.end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
+
+    def _take_freed(self, message: Result | Failure) -> None:
+        """Free the arrays that the rank had read by its answer. Any thread."""
+        if isinstance(message, Result) and message.freed:
+            self._free(message.freed)
+
+    def _free(self, places: tuple[int, ...]) -> None:
+        if (shared := self._memory.shared) is not None:
+            shared.free(places)
 
     def _tell_freed(self, places: tuple[int, ...]) -> None:
         if self.lost is None:

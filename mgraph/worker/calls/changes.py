@@ -26,7 +26,7 @@ from mgraph.worker.commit.change import (
 )
 from mgraph.worker.commit.expiry_by_count import expire_by_count
 from mgraph.worker.commit.mixed import Execution, answered, logged, streams
-from mgraph.worker.commit.route import incident_runs, own_rows, route, share_runs
+from mgraph.worker.commit.route import incident_runs, route, share_runs
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
 from mgraph.worker.results.maintained import through_removal
@@ -103,13 +103,12 @@ def update(
     with ballot.working(record, ahead):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
-            runs, expiry = share_runs(shard, **share), None
+            runs, expiry = share_runs(shard, **share, own=whole), None
             share.clear()
             if shard.clock is not None:
                 runs, expiry = shard.admit(runs)
-            if shard.size > 1:
-                deliver = own_rows if whole else route
-                runs = [deliver(shard, runs.pop(0)) for _ in range(len(runs))]
+            if shard.size > 1 and not whole:
+                runs = [route(shard, runs.pop(0)) for _ in range(len(runs))]
             if expiry is not None:
                 runs, expiry = expire_by_count(shard, runs, expiry, ballot.keys, keys)
         except BaseException:
@@ -183,8 +182,7 @@ def _decide_together(
         if log is not None:
             log.begin("batch", records[0], shard.epoch + 1, ahead, records[1:])
         batch = np.arange(len(sizes), dtype=np.uint32).repeat(sizes)
-        runs = share_runs(shard, **share, batch=batch)
-        return [own_rows(shard, runs.pop(0)) for _ in range(len(runs))] if whole else runs
+        return share_runs(shard, **share, batch=batch, own=whole)
 
     change = GroupChange(shard, len(sizes), sort)
     try:

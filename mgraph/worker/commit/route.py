@@ -13,11 +13,11 @@ step                        one rank                            several ranks
                             copy per column
   checked (not yet by the   1 read-back                         the same
   client)
-`route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
-                                                                launch for each run received but one; with op or
-                                                                weight a copy for each part sent
-  or `own_rows`, of a       nothing                             a search and a read-back to split, a copy of the keys
-  small batch
+`route`                     nothing: not even a copy            an exchange, a launch for each run received but one;
+                                                                with op or weight a copy for each part sent; to split a
+                                                                search and a read-back, unless the host has counted
+  or, of a small batch      nothing                             the own rows alone are sent to the device; of more than
+  that each rank has                                            1,024 edges a copy of the keys, and to split as above
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
@@ -45,9 +45,11 @@ from mgraph.structures.run import FEW, sort_few, sort_run
 from mgraph.tables.ids import GROW
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["incident_runs", "least_bytes", "own_rows", "route", "share_runs"]
+__all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
 
 HALF = 32
+#: most comparisons of ids by which the host counts a run's cuts: they take as long as a read-back; a CPU needs none
+COUNTED = {"cpu": 0, "cuda": 1 << 18}
 #: columns of a run in the order in which they are sent: the widest first, so that each is aligned
 SENT: dict[str, np.dtype] = {
     name: np.dtype(kind)
@@ -65,11 +67,13 @@ def share_runs(
     batch: Any = None,
     *,
     check: bool = False,
+    own: bool = False,
 ) -> list[Run]:
     """Return the sorted runs of a batch's part, or of several batches, given by users' ids in stream order.
 
     A run per structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected graph,
-    and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
+    and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. With `own`, of a batch that each
+    rank has as a whole, they have this rank's rows alone, and these are local. O(n log n).
 
     Raises
     ------
@@ -82,20 +86,35 @@ def share_runs(
     if few and (order is None or type(order) is np.ndarray):
         if order is not None:
             src, dst = order[src], order[dst]
-        out = sort_few(device, src, dst, op, weight, time, batch, both_ways=not shard.directed)
-        return [out] if len(shard.structures) == 1 else [out, sort_few(device, dst, src, op, weight, time, batch)]
+        columns, rows = (op, weight, time, batch), (shard.lo, shard.hi) if own else None
+        out = sort_few(device, src, dst, *columns, both_ways=not shard.directed, rows=rows)
+        return [out] if len(shard.structures) == 1 else [out, sort_few(device, dst, src, *columns, rows=rows)]
+    ends = src, dst
     src, dst, op, weight, time, batch = map(shard.here, (src, dst, op, weight, time, batch))
     ways = [(src, dst), (dst, src)][: len(shard.structures)]
 
     # Without an order, the sort makes the keys and saves a launch.
     if shard.directed and order is None and not check and device.kind == "cuda":
-        return [sort_run(device, None, op, weight, time, batch, src=rows, dst=ends) for rows, ends in ways]
+        runs = [sort_run(device, None, op, weight, time, batch, src=src, dst=dst) for src, dst in ways]
+    else:
+        # Otherwise make keys of internal ids, with two arcs per undirected edge.
+        if not shard.directed:
+            columns = op, weight, time, batch
+            op, weight, time, batch = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in columns)
+        runs = [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time, batch) for way in ways]
+    if shard.size > 1:
+        _count(shard, runs, *ends, (shard.lo, shard.hi) if own else shard.partition.starts[1:-1])
+    return [_own_rows(shard, runs.pop(0)) for _ in range(len(runs))] if own else runs
 
-    # Otherwise make keys of internal ids, with two arcs per undirected edge.
-    if not shard.directed:
-        columns = op, weight, time, batch
-        op, weight, time, batch = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in columns)
-    return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time, batch) for way in ways]
+
+def _count(shard: Shard, runs: list[Run], src: Any, dst: Any, rows: tuple[int, ...]) -> None:
+    """Count the runs' cuts at `rows` by columns in host memory, while the device sorts: no read-back is needed."""
+    on_host = type(src) is np.ndarray and type(dst) is np.ndarray
+    if shard.order is not None or not on_host or len(src) * len(rows) > COUNTED[shard.device.kind]:
+        return
+    ways = [(src,), (dst,)] if shard.directed else [(src, dst)]
+    for run, columns in zip(runs, ways, strict=False):  # an undirected run has both arcs of an edge
+        run.counted = rows, [sum(int(np.count_nonzero(ids < row)) for ids in columns) for row in rows]
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:
@@ -145,12 +164,9 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
     return merge_in_order(shard.device, arrived, partition.range(shard.rank)[0] << HALF)
 
 
-def own_rows(shard: Shard, run: Run) -> Run:
+def _own_rows(shard: Shard, run: Run) -> Run:
     """Return this rank's part of the run of a whole batch, in local rows: the same as `route` of all ranks' shares."""
-    part = run.split((0, shard.lo, shard.hi, shard.n_vertices))[1]
-    if type(part.keys) is np.ndarray:  # a merge of one run takes 5 us longer
-        part.keys = part.keys - np.uint64(shard.lo << HALF)
-        return part
+    part = run.take(slice(*run.cuts((shard.lo, shard.hi))))
     return merge_in_order(shard.device, [part], shard.lo << HALF)
 
 
@@ -159,8 +175,10 @@ def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
     device, dtypes = shard.device, {name: kind for name, kind in SENT.items() if getattr(run, name) is not None}
     # Pack each part's columns; the own part stays.
     packed = [
-        join_columns(device, [getattr(part, name) for name in dtypes])
-        for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
+        device.empty(0, np.uint8)
+        if rank == shard.rank
+        else join_columns(device, [getattr(part, name) for name in dtypes])
+        for rank, part in enumerate(parts)
     ]
     received = shard.exchange.alltoallv(packed)
     return [

@@ -296,4 +296,5 @@ def _completed(shard: Shard, run: Run, columns: _Columns) -> Run:
         shard.device.full(n, 1, np.int8) if columns.op and run.op is None else run.op,
         shard.device.full(n, 1, np.float32) if columns.weight and run.weight is None else run.weight,
         time=shard.device.full(n, MOST, np.int64) if columns.time and run.time is None else run.time,
+        counted=run.counted,
     )

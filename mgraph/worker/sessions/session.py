@@ -286,9 +286,14 @@ class Session:
     def _answered(self, message: Message) -> None:
         if isinstance(message, Result | Failure):
             self._under_way.pop(message.seq, None)
-            if isinstance(message, Result) and self._shared is not None and (read := self._shared.take_read()):
-                message = message._replace(freed=read)
+            message = self._with_freed(message)
         self._outbox.put_nowait(message)
+
+    def _with_freed(self, message: Result | Failure) -> Result | Failure:
+        """Return an answer with the places of arrays that were read here. A `Failure` has none."""
+        if isinstance(message, Result) and self._shared is not None and (read := self._shared.take_read()):
+            return message._replace(freed=message.freed + read)
+        return message
 
     def _read_channel(self, data: bytes) -> Asked:
         """Return the request in a message of the channel."""
@@ -312,6 +317,7 @@ class Session:
         else:
             # First, since a client that has its answer may leave, and another one continues with this attempt.
             self._under_way.pop(message.seq, None)
+            message = self._with_freed(message)  # otherwise a message by the comm would report them
             if self._send(message):
                 return
         self._post(message)

@@ -11,7 +11,9 @@ from ranks import Ranks
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.batches.split import WHOLE, deal
+from mgraph.structures import Run
 from mgraph.worker.calls import changes
+from mgraph.worker.commit import route as route_module
 
 N = 40
 COLUMNS = ("keys", "op", "weight", "time", "place")
@@ -47,6 +49,32 @@ def columns_of(runs: list[tuple[int, list[Any]]]) -> list[Any]:
     return columns
 
 
+@pytest.fixture(params=["few", "many", "counted"])
+def way(request, monkeypatch) -> str:
+    """How runs are made: of few edges on the host; of many; of many, and the host counts where they are cut."""
+    if request.param != "few":
+        monkeypatch.setattr(route_module, "FEW", -1)
+    if request.param == "counted":
+        monkeypatch.setitem(route_module.COUNTED, "cpu", 1 << 10)
+    return request.param
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[bool]:
+    """For each run with edges that was cut, if the host had counted where."""
+    notes, cuts = list[bool](), Run.cuts
+
+    def noted(run: Run, rows: Any) -> list[int]:
+        if len(run):
+            notes.append(run.counted is not None)
+        indices = cuts(run, rows)
+        assert indices == cuts(Run(run.keys), rows)
+        return indices
+
+    monkeypatch.setattr(Run, "cuts", noted)
+    return notes
+
+
 @pytest.mark.parametrize("starts", [(0, 13, N), (0, 0, 25, N), (0, 20, 20, N)])
 @pytest.mark.parametrize(
     "kind",
@@ -54,7 +82,7 @@ def columns_of(runs: list[tuple[int, list[Any]]]) -> list[Any]:
     ids=str,
 )
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_whole_batch_gives_every_rank_the_run_that_routing_gives(runs, starts, kind, ordered):
+def test_a_whole_batch_gives_every_rank_the_run_that_routing_gives(runs, starts, kind, ordered, way, counted):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed", seed)
     rng = np.random.default_rng(seed)
@@ -71,6 +99,7 @@ def test_a_whole_batch_gives_every_rank_the_run_that_routing_gives(runs, starts,
         answers = whole.call("update", shares, epoch=epoch)
         assert columns_of(runs) == expected
         assert [{name: answer[name] for name in counts} for answer, counts in zip(answers, told, strict=True)] == told
+    assert set(counted) == {way == "counted" and not ordered}
 
 
 def test_a_whole_batch_is_not_routed(monkeypatch):
