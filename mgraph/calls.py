@@ -139,6 +139,7 @@ def _table() -> dict[str, RemoteCall]:
         RemoteCall("neighbors", read, rows="ids"),
         RemoteCall("rows", read),
         RemoteCall("fingerprint", read, after_loss=repeat),
+        RemoteCall("memory", read, after_loss=repeat),
         RemoteCall("fetch", read, reads_in_place=True),
         RemoteCall("top", read),
         RemoteCall("reduced", read),

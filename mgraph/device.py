@@ -604,12 +604,19 @@ class Device:
         """Bytes that can still be allocated on this device."""
         if self.kind == "cpu":
             return min(host_memory_limit(), self.budget.left())
-        runtime = self.xp.cuda.runtime
-        free = int(runtime.memGetInfo()[0]) + int(self.xp.get_default_memory_pool().free_bytes())
+        return int(self.xp.cuda.runtime.memGetInfo()[0]) + self.memory_unused
+
+    @property
+    def memory_unused(self) -> int:
+        """Bytes that the process's pools keep for later allocations; 0 on a CPU."""
+        if self.kind == "cpu":
+            return 0
+        unused = int(self.xp.get_default_memory_pool().free_bytes())
         if self.background:
+            runtime = self.xp.cuda.runtime
             pool = runtime.deviceGetMemPool(self.index)
-            free += int(runtime.memPoolGetAttribute(pool, RESERVED)) - int(runtime.memPoolGetAttribute(pool, USED))
-        return free
+            unused += int(runtime.memPoolGetAttribute(pool, RESERVED)) - int(runtime.memPoolGetAttribute(pool, USED))
+        return unused
 
     @property
     def memory_total(self) -> int:

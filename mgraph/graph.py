@@ -405,6 +405,8 @@ class DynamicGraph(Properties):
         """Return the vertices, edges, bytes and last batch's time per worker. Makes no call."""
         return self._updates.balance()
 
+    memory = queries.memory
+
     def rebalance(self) -> Balance:
         """Move range boundaries so that workers hold about equally many edges.
 

@@ -59,6 +59,13 @@ def gpus_here() -> int:
     return gpu_count()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without tests for several GPUs if these alone are wanted: to import all takes a while."""
+    if config.option.markexpr != "multigpu" or not collection_path.match("test_*.py"):
+        return None
+    return True if "multigpu" not in collection_path.read_text() else None
+
+
 #: marks of tests that run where ``-m`` or a test's own id names them
 ON_REQUEST = ("slow", "combination", "slurm")
 #: by config: how many tests were left out for want of GPUs

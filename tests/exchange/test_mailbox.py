@@ -96,7 +96,7 @@ struct Ranks {
         __atomic_fetch_add(done, 1, __ATOMIC_SEQ_CST);
         if (rank == size - 1) {
             while (__atomic_load_n(done, __ATOMIC_SEQ_CST) < size) usleep(1000);
-            for (i64 r = 0; r < size - 1; ++r) Stop{(u8*)segments[r], size, slot}(Grid{0, 1});
+            for (i64 r = 0; r < size - 1; ++r) launch(Stop{(u8*)segments[r], size, slot}, 1, 1);
             return;
         }
         for (i64 r = 0; r < size; ++r) {
@@ -109,7 +109,7 @@ struct Ranks {
     }
     void play(i64 rank) const {
         Book book(size);
-        Greet{segments, rank, size, slot}(Grid{0, 1});
+        launch(Greet{segments, rank, size, slot}, size, 1);  // with lanes of this thread, where lanes are simulated
         Segment own{(u8*)segments[rank], size, slot};
         for (i64 r = 0; r < size; ++r)
             while (!read_from(own.mapped(r))) sched_yield();

@@ -1,4 +1,4 @@
-"""Clusters of CPU processes for the tests of whole graphs, and the ways of calls to them.
+"""Clusters of processes for the tests of whole graphs, and the ways of calls to them.
 
 Tests with the marker `both_ways` run twice on a cluster: with channels, and with every call by the comms. With
 `both_ways(comms="slow")` those by the comms run on request.

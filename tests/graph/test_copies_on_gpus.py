@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.distributed import Client
-from graph_clusters import assert_clean
+from graph_clusters import Clusters, assert_clean
 from patience import patience
 from plain_graph import fresh_rng
 from test_copies import KINDS, NAMES, play
-from test_gpu import gpu_workers
 
 from mgraph import CapacityError, DynamicGraph, GraphClosed
 from mgraph.device import Device
@@ -31,10 +30,10 @@ SCALE = 16
 @pytest.fixture(
     params=[pytest.param(0, marks=pytest.mark.gpu), *(pytest.param(n, marks=pytest.mark.multigpu(n)) for n in (2, 4))]
 )
-def gpus(request: pytest.FixtureRequest) -> Iterator[Client | None]:
+def gpus(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Client | None]:
     """This process, or workers with a GPU each."""
     if request.param:
-        with gpu_workers(request.param) as client:
+        with clusters.lend(request.param, gpus=True) as client:
             yield client
             assert_clean(client)
     else:
@@ -97,8 +96,8 @@ def test_copies_over_a_random_stream(number):
 
 @pytest.mark.multigpu
 @pytest.mark.parametrize("number", range(2))
-def test_copies_on_two_gpus_over_a_random_stream(number):
-    with gpu_workers(2) as client:
+def test_copies_on_two_gpus_over_a_random_stream(clusters: Clusters, number: int) -> None:
+    with clusters.lend(2, gpus=True) as client:
         play({"client": client, "device": "cuda"}, KINDS[2 + number], ["gpma+", "hornet"][number], "csr", 4)
         assert_clean(client)
 

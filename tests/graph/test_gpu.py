@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import NO_DASHBOARD, assert_clean, check_graph
+from graph_clusters import NO_DASHBOARD, Clusters, assert_clean, check_graph, gpu_workers
 from graph_model import GraphModel, random_batch
-from patience import patience
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.client.connections import local_memory
 from mgraph.device import Device
 
 N = 200
-
-
-@contextmanager
-def gpu_workers(n: int) -> Iterator[Client]:
-    """Worker processes, each with a GPU of its own."""
-    with LocalCluster(n_workers=0, threads_per_worker=1, **NO_DASHBOARD, memory_limit=0) as cluster:
-        for index in range(n):  # CUDA reads its variable once, at the first use in a process
-            cluster.new_spec["options"]["env"] = {"CUDA_VISIBLE_DEVICES": str(index)}
-            cluster.scale(index + 1)
-            cluster.sync(cluster._correct_state)
-        with Client(cluster) as client:
-            client.wait_for_workers(n, timeout=patience(60))
-            visible = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
-            assert sorted(visible.values()) == [str(index) for index in range(n)]
-            yield client
 
 
 def stream(client: Client | None, seed: int, **options) -> None:
@@ -118,10 +98,10 @@ def test_the_callers_device_stays_current():
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("exchange", ["ucx", "tcp", "peer"])
-def test_two_gpus(exchange):
+def test_two_gpus(clusters: Clusters, exchange: str) -> None:
     if exchange == "ucx":
         pytest.importorskip("ucxx")
-    with gpu_workers(2) as client:
+    with clusters.lend(2, gpus=True) as client:
         for seed, options in enumerate(KINDS):
             with DynamicGraph(client, N, device="cuda") as graph:
                 assert graph.exchange == "peer"
@@ -215,8 +195,8 @@ def test_batches_in_device_memory_of_the_same_process():
 
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(600)
-def test_ingest_pipeline_and_rebalance_on_two_gpus():
-    with gpu_workers(2) as client:
+def test_ingest_pipeline_and_rebalance_on_two_gpus(clusters: Clusters) -> None:
+    with clusters.lend(2, gpus=True) as client:
         flow(client, 2)
 
 

@@ -19,11 +19,10 @@ import pytest
 from dask.distributed import Client
 from fakes import wait_for
 from faults import before, hit
-from graph_clusters import add_algorithm, addresses, assert_clean, processes
+from graph_clusters import add_algorithm, addresses, assert_clean, gpu_workers, processes
 from patience import patience
 from promise_records import note
 from test_failures import raises_in_time
-from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph, WorkerLost
 from mgraph.kernels import load

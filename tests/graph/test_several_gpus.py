@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.distributed import Client
+from graph_clusters import Clusters
 from patience import patience
-from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph
 from mgraph.device import Device
@@ -29,8 +29,8 @@ SCALES = (8, 15)
 
 
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.multigpu(n)) for n in (2, 4, 8)])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with gpu_workers(request.param) as client:
+def client(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Client]:
+    with clusters.lend(request.param, gpus=True) as client:
         yield client
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.distributed import Client
-from graph_clusters import assert_clean
+from graph_clusters import Clusters, assert_clean, gpu_workers
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
-from test_gpu import gpu_workers
 from test_store import assert_graph
 
 from mgraph import DynamicGraph, EdgeBatch
@@ -80,7 +79,7 @@ def test_one_gpu(tmp_path):
 
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(600)
-def test_two_gpus(tmp_path):
-    with gpu_workers(2) as client:
+def test_two_gpus(clusters: Clusters, tmp_path: Path) -> None:
+    with clusters.lend(2, gpus=True) as client:
         for number, kind in enumerate(KINDS):
             there_and_back(client, tmp_path / str(number), kind)

@@ -7,9 +7,8 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from graph_clusters import assert_clean
+from graph_clusters import Clusters, assert_clean
 from plain_graph import fresh_rng
-from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph
 
@@ -100,6 +99,6 @@ def test_two_graphs_from_several_threads(client, threads, calls, exchange):
 @pytest.mark.multigpu(2)
 @pytest.mark.parametrize("calls", [100, pytest.param(2000, marks=SLOW)])
 @pytest.mark.timeout(1800)
-def test_two_graphs_on_the_same_gpus(calls):
-    with gpu_workers(2) as client:
+def test_two_graphs_on_the_same_gpus(clusters: Clusters, calls: int) -> None:
+    with clusters.lend(2, gpus=True) as client:
         use_two_graphs(client, 4, calls, device="cuda", exchange="peer")

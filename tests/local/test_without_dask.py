@@ -35,7 +35,7 @@ with DynamicGraph(n_vertices=6, weighted=True, directed=False) as g:
     assert g.add_vertices(2) == range(6, 8)
     assert g.delete_vertices([2]).deleted == 2
     assert g.ingest(([6], [7]))[0].inserted == 1
-    g.rebalance(), g.reorder(), g.fingerprint(), repr(g), g._repr_html_(), g.to_csr()
+    g.rebalance(), g.reorder(), g.memory(), g.fingerprint(), repr(g), g._repr_html_(), g.to_csr()
 with DynamicGraph(n_vertices=1 << 8, order="degree", reverse=True) as g:
     assert len(g.ingest(Rmat(8, 500), steps=2)) == 2
     assert g.bfs(1, direction="in", predecessors=True).predecessors.to_numpy()[1] == -1

@@ -1,4 +1,4 @@
-"""Clusters of CPU processes for the tests of whole graphs, and the checks of a graph and of what it leaves behind."""
+"""Clusters of processes for the tests of whole graphs, and the checks of a graph and of what it leaves behind."""
 
 from __future__ import annotations
 
@@ -58,6 +58,28 @@ def worker_processes(n_workers: int) -> Iterator[LocalCluster]:
 
 
 @contextmanager
+def gpu_processes(n_gpus: int) -> Iterator[LocalCluster]:
+    """Worker processes, each with a GPU of its own."""
+    with LocalCluster(n_workers=0, threads_per_worker=1, **NO_DASHBOARD, memory_limit=0) as cluster:
+        for index in range(n_gpus):  # CUDA reads its variable once, at the first use in a process
+            cluster.new_spec["options"]["env"] = {"CUDA_VISIBLE_DEVICES": str(index)}
+            cluster.scale(index + 1)
+            cluster.sync(cluster._correct_state)
+        with Client(cluster) as client:
+            client.wait_for_workers(n_gpus, timeout=patience(60))
+            visible = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+            assert sorted(visible.values()) == [str(index) for index in range(n_gpus)]
+        yield cluster
+
+
+@contextmanager
+def gpu_workers(n: int) -> Iterator[Client]:
+    """Worker processes for one user, each with a GPU of its own."""
+    with gpu_processes(n) as cluster, Client(cluster) as client:
+        yield client
+
+
+@contextmanager
 def going_on(client: Client) -> Iterator[set[int]]:
     """The workers' process ids; those of them that are stopped at the end go on."""
     began = {pid: start_of(pid) for pid in client.run(os.getpid).values()}
@@ -82,24 +104,30 @@ class Clusters:
     """Worker processes that modules have in turn, each with a client of its own, until a module ends one of them."""
 
     def __init__(self) -> None:
-        self.open: dict[int, tuple[LocalCluster, ExitStack]] = {}
+        self.open: dict[tuple[int, bool], tuple[LocalCluster, ExitStack]] = {}
 
     @contextmanager
-    def lend(self, n_workers: int) -> Iterator[Client]:
-        if n_workers not in self.open:
+    def lend(self, n_workers: int, gpus: bool = False) -> Iterator[Client]:
+        """Lend `n_workers` processes; with `gpus` each has a GPU of its own."""
+        kind = n_workers, gpus
+        if kind not in self.open:
             stack = ExitStack()
-            self.open[n_workers] = stack.enter_context(worker_processes(n_workers)), stack
-        cluster, stack = self.open[n_workers]
+            start = gpu_processes if gpus else worker_processes
+            self.open[kind] = stack.enter_context(start(n_workers)), stack
+        cluster, stack = self.open[kind]
         alike = False
         try:
             with Client(cluster) as client:
                 with going_on(client) as pids:
                     yield client
                 with suppress(Exception):  # of a client that a test closed
+                    end = time.monotonic() + 1
+                    while any(sessions(client)) and time.monotonic() < end:  # these go a little later than the answer
+                        time.sleep(0.02)
                     alike = set(client.run(os.getpid).values()) == pids and not any(sessions(client))
         finally:
             if not alike:
-                del self.open[n_workers]
+                del self.open[kind]
                 stack.close()
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ def test_a_mistake_is_named(capsys):
 
 @pytest.mark.multigpu(2)
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("more", [[], ["--directed", "--ids", "drawn"]])
+@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.slow), ["--directed", "--ids", "drawn"]])
 def test_on_two_gpus(tmp_path, more):
     options = ["longrun", "--gpus", "2", "--device", "gpu", "--scale", "16", "--batch", "100000", "--batches", "4"]
     assert main([*options, "--every", "2", *more, "--out", str(tmp_path)]) == 0

@@ -241,3 +241,13 @@ def test_times_of_algorithms_by_gpus(archive, tmp_path, capsys):
     path.with_name("scaling.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines[:2], lines[-1]]))
     assert main(["report", "--results", str(archive), "--speedups", str(drawn)]) == 2
     assert main(["report", "--results", str(archive), "--only", "scaling"]) == 2
+
+
+def test_the_quality_of_maintained_communities_is_a_percentage(tmp_path, capsys):
+    options = ["--batches", "200", "--repeats", "2", "--kinds", "mixed", "--names", "bfs,leiden"]
+    bench(tmp_path / "archive" / "some-cpu", "live", *options)
+    capsys.readouterr()
+    assert main(["report", "--results", str(tmp_path / "archive"), "--only", "bench-live"]) == 0
+    heads, _, bfs, leiden = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert heads.endswith("| quality below a fresh run's | at most | fresh runs differ by |")
+    assert bfs.endswith(" |  |  |  |") and leiden.count("% |") == 3

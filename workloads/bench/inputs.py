@@ -65,8 +65,8 @@ class Edges:
     """
 
     def __init__(self, options: argparse.Namespace, device: Device) -> None:
-        shape = getattr(options, "shape", None) or ("uniform" if options.uniform else "rmat")
-        self.generator: Drawn = of_shape(shape, options.scale, options.edge_factor, options.seed)
+        self.shape: str = getattr(options, "shape", None) or ("uniform" if options.uniform else "rmat")
+        self.generator: Drawn = of_shape(self.shape, options.scale, options.edge_factor, options.seed)
         self.device = device
 
     @property

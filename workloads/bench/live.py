@@ -17,6 +17,8 @@ which is first, and a median is the mean of two: of the reads that came first, a
 Communities are compared after each batch: `loss` is the part of a fresh run's quality that the maintained ones lack,
 and `worst_loss` the largest of all reads. Fresh runs differ themselves, by `spread` around their running mean: the
 standard deviation, as a part of it. `worst_of_mean` is the largest loss against that mean.
+
+The goals are printed beside each row, and those that are missed are marked (`workloads/bench/goals.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from mgraph import DynamicGraph
 from mgraph.batch import EdgeBatch
 from mgraph.errors import InvalidOption
 from workloads.arguments import check_least
+from workloads.bench.goals import goals_of, verdict
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
 from workloads.bench.inputs import Edges, add_graph_arguments, degree_order
 
@@ -90,7 +93,8 @@ def _measure(bench: Bench) -> None:
                 rows += _followed(bench, structure, edges, weighted, mine, kinds, sizes)
                 bench.free()
     title = f"ms to bring a result up to date, medians of {options.repeats} batches; equal to fresh runs"
-    bench.table(title, ["structure", "result", "batch", *(column.replace("_", " ") for column in COLUMNS)], rows)
+    shown = (column.replace("_", " ") for column in COLUMNS)
+    bench.table(title, ["structure", "result", "batch", *shown, "goals"], rows)
 
 
 def _chosen(options: argparse.Namespace, option: str, choices: tuple[str, ...]) -> list[str]:
@@ -124,8 +128,9 @@ def _followed(
                 for kind in kinds:
                     for size in sizes:
                         line = _point(bench, graph, stream, live, (name, arguments), kind, size)
+                        line["goals"] = goals_of(name, edges.shape, size, graph.num_edges, bench.device.kind)
                         bench.add("live", structure=structure, name=name, batches=kind, batch=size, **line)
-                        shown = [line.get(column, "") for column in COLUMNS]
+                        shown = [line.get(column, "") for column in COLUMNS] + [verdict(line["goals"], line)]
                         rows.append([structure, name, f"{short(size)} {kind}", *shown])
     return rows
 

@@ -90,6 +90,11 @@ def measure(bench: Bench) -> None:
         import networkx as nx  # here, so that the other commands do not need it
     except ImportError as error:
         raise MgraphError(f"bench networkx needs NetworkX (pip install networkx): {error}") from None
+    if "mgraph" not in nx.config.backends:
+        raise MgraphError(
+            "NetworkX does not know the backend mgraph: it finds those of installed packages, and mgraph is only "
+            "on Python's path; run pip install . in the checkout"
+        )
     options, slow = bench.options, set[str]()
     with nx.config.backends.mgraph(device=bench.device.kind), nx.config(cache_converted_graphs=False):
         for scale in counts_of(options.scales, "scales"):

@@ -258,6 +258,7 @@ LIVE |= {
     "arcs visited": "visited",
     "how": "how",
 }
+QUALITY = {"quality below a fresh run's": "loss", "at most": "worst_loss", "fresh runs differ by": "spread"}
 STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
 STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
 STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
@@ -283,6 +284,17 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     return [*columns, "graph, GB", "other memory, GB"], [
         rows[at] for at in sorted({0, (len(rows) - 1) // 2, len(rows) - 1})
     ]
+
+
+def _live(lines: Run) -> tuple[list[str], list[Row]]:
+    """Return a row per read, with the quality that maintained communities lack where these were measured."""
+    columns, rows = _plain("live", LIVE)(lines)
+    reads = of(lines, "live")
+    if any("loss" in line for line in reads):
+        columns += QUALITY
+        percents = [[f"{line[name]:.3%}" if name in line else "" for name in QUALITY.values()] for line in reads]
+        rows = [[*row, *more] for row, more in zip(rows, percents, strict=True)]
+    return columns, rows
 
 
 def _store(lines: Run) -> tuple[list[str], list[Row]]:
@@ -343,7 +355,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-pagerank": ("PageRank", _pagerank),
     "bench-algorithms": ("Algorithms", _algorithms),
     "bench-sssp": ("Shortest paths", _plain("sssp", SSSP)),
-    "bench-live": ("Results that follow the graph", _plain("live", LIVE)),
+    "bench-live": ("Results that follow the graph", _live),
     "bench-memory": ("Memory", _plain("growth", MEMORY)),
     "bench-exchange": ("Exchange", _plain("exchange", EXCHANGE)),
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),

@@ -13,6 +13,7 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction, check_flag, is_choice
 from mgraph.client.reads import routed_reads
 from mgraph.client.reports.history import note_of_stop
+from mgraph.client.reports.memory import Memory, memory_of
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
@@ -21,7 +22,7 @@ from mgraph.facade import ERRORS_END, hint
 from mgraph.structures import Csr
 from mgraph.tables.times import as_shown
 
-__all__ = ["degrees", "fingerprint", "has_edge", "has_edges", "neighbors", "run", "to_csr", "vertices"]
+__all__ = ["degrees", "fingerprint", "has_edge", "has_edges", "memory", "neighbors", "run", "to_csr", "vertices"]
 
 #: algorithms whose result is not one value for each vertex
 Elsewhere = Literal[
@@ -110,6 +111,27 @@ def fingerprint(self: Any) -> int:
     directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the workers.
     """
     return routed_reads.fingerprint(self._directory)
+
+
+def memory(self: Any) -> Memory:
+    """Return the bytes of the graph per worker, by what holds them.
+
+    `nbytes` is their sum after the last call; this makes a call of its own, O(results).
+
+    Returns
+    -------
+    Memory
+        With a `WorkerMemory` per worker: edges, times, results, maintained results and the region in which programs
+        of ranks meet; the unused memory of pools, and what the worker may still allocate.
+
+    Raises
+    ------
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+    """
+    caller = self._directory.coordinator
+    answers = caller.call("memory", {})
+    return memory_of(caller.status.addresses, answers)
 
 
 @overload

@@ -174,7 +174,7 @@ def balance_of(addresses: Sequence[str], states: Sequence[ShardState]) -> Balanc
 HEADS = ("rank", "worker", "vertices", "edges", "arcs / mean", "memory", "last batch")
 
 
-def _bytes(n: int) -> str:
+def bytes_text(n: int) -> str:
     """Format `n` bytes with a binary unit, as in "1.50 MiB"."""
     power = min((max(n, 1).bit_length() - 1) // 10, 5)
     return f"{n} B" if power == 0 else f"{n / 1024**power:.2f} {'kMGTP'[power - 1]}iB"
@@ -197,7 +197,7 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
             f"{load.vertices:,}",
             f"{load.edges:,}",
             f"{load.arcs / mean:.2f}" if mean else "-",
-            _bytes(load.nbytes),
+            bytes_text(load.nbytes),
             _time(load.seconds) if load.seconds else "-",
         )
         for load in loads

@@ -7,7 +7,7 @@ import numpy as np
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard import fingerprint as hashing
 
-__all__ = ["degrees", "fingerprint", "has_edges", "neighbors", "rows", "weights"]
+__all__ = ["degrees", "fingerprint", "has_edges", "memory", "neighbors", "rows", "weights"]
 
 
 def has_edges(rank: Rank, starts: list[int], generation: int, src: np.ndarray, dst: np.ndarray) -> Value:
@@ -45,3 +45,18 @@ def rows(rank: Rank, starts: list[int], generation: int) -> Value:
 def fingerprint(rank: Rank, hashes: np.ndarray | None = None) -> Value:
     """Return the hash of this rank's arcs, by users' ids or by hashes of their keys."""
     return {"hash": hashing.fingerprint(rank.shard, hashes)}
+
+
+def memory(rank: Rank) -> Value:
+    """Return the bytes of this rank's shard by what holds them, and what its process may still allocate."""
+    shard = rank.shard
+    return {
+        "structures": sum(structure.nbytes for structure in shard.structures),
+        "times": 0 if shard.clock is None else shard.clock.nbytes,
+        "change_log": 0 if shard.change_log.first is None else shard.change_log.nbytes,
+        "results": sum(result.nbytes for result in shard.results.values()),
+        "maintained": sum(live.nbytes for live in shard.maintained.values()),
+        "region": shard.exchange.world_nbytes,
+        "unused": shard.device.memory_unused,
+        "free": shard.device.memory_free,
+    }

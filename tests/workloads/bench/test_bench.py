@@ -364,6 +364,15 @@ def test_networkx(tmp_path, monkeypatch, capsys):
     assert "triangles: node" in capsys.readouterr().err
 
 
+def test_networkx_that_does_not_know_the_backend(monkeypatch, capsys):
+    import networkx as nx
+    from networkx.utils.configs import Config
+
+    monkeypatch.setattr(nx.config, "backends", Config())
+    assert main(["bench", "networkx", "--device", "cpu", "--scales", "6"]) == 2
+    assert "does not know the backend mgraph" in capsys.readouterr().err
+
+
 # ---- mistakes --------------------------------------------------------------------------------------------------------
 
 

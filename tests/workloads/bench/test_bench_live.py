@@ -8,6 +8,7 @@ from bench_runs import SMALL, bench, of
 
 from mgraph.client.results.maintained import Live
 from workloads.__main__ import main
+from workloads.bench.goals import goals_of, verdict
 from workloads.bench.live import _shares
 
 OPTIONS = ["--batches", "5,200", "--repeats", "2"]
@@ -33,6 +34,26 @@ def test_communities_have_the_quality_of_fresh_runs(tmp_path):
     for line in lines:  # the last of two reads
         assert line["worst_loss"] >= 1 - line["quality"] / line["fresh_quality"] - 1e-4
         assert line["worst_loss"] >= line["loss"] and line["spread"] < 0.1
+
+
+def test_goals_of_the_graphs_for_which_they_are_stated():
+    shares, arcs = {"share": 1.0, "worst": 1.5}, 525_000_000
+    assert goals_of("leiden", "planted", 100, arcs, "cuda") == {**shares, "p50_ms": 10}
+    assert goals_of("leiden", "planted", 10_000, arcs, "cuda") == {**shares, "p50_ms": 50}
+    assert goals_of("leiden", "planted", 10_001, arcs, "cuda") == shares
+    assert goals_of("leiden", "rmat", 100, arcs, "cuda") == {**shares, "worst": 1.1}
+    assert goals_of("pagerank", "rmat", 5000, arcs, "cuda") == {**shares, "p50_ms": 10}
+    assert goals_of("pagerank", "rmat", 5000, 2 * arcs, "cuda") == shares
+    assert goals_of("leiden", "planted", 100, 1_000_000, "cpu") == {"cpu_share": 1, "cpu_worst": 1.5, "p50_ms": 5}
+    assert goals_of("bfs", "road", 100, 1_000_000, "cpu") == {"cpu_share": 1, "cpu_worst": 1.5}
+
+
+def test_a_missed_goal_is_marked(tmp_path, capsys):
+    line = {"share": 0.9, "worst": 1.6, "p50_ms": 10.0}
+    assert verdict({"share": 1.0, "worst": 1.5, "p50_ms": 10.0}, line) == "share 1, worst 1.5 missed, p50 ms 10"
+    lines = of(bench(tmp_path, "live", *OPTIONS, "--names", "bfs", "--kinds", "mixed"), "live")
+    assert [line["goals"] for line in lines] == [{"cpu_share": 1.0, "cpu_worst": 1.5}] * 2
+    assert "goals" in capsys.readouterr().out
 
 
 def test_each_read_is_divided_by_the_fresh_run_after_the_same_batch():
