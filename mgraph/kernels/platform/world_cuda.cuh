@@ -167,7 +167,6 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         bool alone = program.alone(state), first = threadIdx.x == 0;
         i64 began = clock64();
         if (first) ++step;
-        if (first && !alone && blockIdx.x == 0) look(world);
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
         last = __shfl_sync(~0u, last, 0);
@@ -178,6 +177,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             return;
         }
         if (last && !resumed) say(world, alone);
+        if (first && !alone && blockIdx.x == 0) look(world);  // after the arrival: others wait for that
         bool all = hear(program, alone, last, began);
         __syncwarp();
         if (threadIdx.x < said_words) Heard::add_up(said, world.size, threadIdx.x);

@@ -121,11 +121,12 @@ struct SearchDown {
         ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
         return row;
     }
-    // Few rows, most of them short: eight lanes take one each, and hand on at once what they find. So a level is a chain of
-    // few loads, in a function of its own, whose registers spill nothing.
+    // Few rows, most of them short: 16 lanes take one each, and hand on at once what they find. So a level is a chain of
+    // few accesses to memory, and each of them counts: it does not even look at a bit before it sets it.
+    static constexpr int brief = 16;
     static DEVICE bool is_brief(Grid grid, const State& s, const Heard& heard) {
-        i64 groups = grid.items(Tile<narrow>{}, 0).step;
-        return Tile<narrow>::size() > 1 && s.short_rows && s.listed + received(heard, s.inbox) <= groups;
+        i64 groups = grid.items(Tile<brief>{}, 0).step;
+        return Tile<brief>::size() > 1 && s.short_rows && s.listed + received(heard, s.inbox) <= groups;
     }
     struct Counted {
         i64 arcs = 0;
@@ -139,7 +140,7 @@ struct SearchDown {
         const u32 level = (u32)s.level, lo = (u32)world.lo(), rows = (u32)world.rows(), n = (u32)s.listed;
         Counted counted;
         auto discover = [&](u32 id) {
-            if (id == no_id || saw_bit(bits, id) || atomic_or(bits + id / word_bits, bit_of(id)) & bit_of(id)) return;
+            if (id == no_id || atomic_or(bits + id / word_bits, bit_of(id)) & bit_of(id)) return;
             u32 row = id - lo;  // those before its first one wrap around
             if (row < rows) {
                 if (world.size == 1) search.distance[row] = (i32)(level + 1);
@@ -160,7 +161,7 @@ struct SearchDown {
             ++(before == Search::unreached ? counted.late : counted.lowered);
             return id - lo;
         };
-        Tile<narrow> group;
+        Tile<brief> group;
         for (i64 i : grid.scattered(group, n + received(heard, s.inbox))) {
             i64 row = -1;
             if (i < n) {
