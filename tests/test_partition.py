@@ -66,11 +66,11 @@ def test_degree_order_is_a_permutation_with_hubs_first_in_each_range(n: int, siz
 def test_degree_order_keeps_neighbours_of_a_grid_in_a_range() -> None:
     side, size = 20, 4
     v = np.arange(side * side)
-    right, down = v[v % side < side - 1], v[: -side]
+    right, down = v[v % side < side - 1], v[:-side]
     src, dst = np.concatenate([right, down]), np.concatenate([right + 1, down + side])
     order = degree_order(np.bincount(src, minlength=len(v)) + np.bincount(dst, minlength=len(v)), size)
     owners = Partition.equal(len(v), size).owner(order)
-    # Three cuts between vertices of four edges, of at most `side` edges down and one to the right; and the border's rows.
+    # Three cuts between vertices of four edges, each through at most `side` + 1 edges, and the border's rows.
     assert (owners[src] != owners[dst]).sum() <= 3 * (side + 1) + 4 * side
 
 

@@ -66,7 +66,10 @@ struct Heard {
     static DEVICE void add_up(i64* said, i64 size, int word) {
         i64 sum = 0, flags = 0, all = word == said_words - 1 ? ~(i64)0 << flag_bits : ~(i64)0;
 #pragma unroll 1
-        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + word] & all, flags |= said[r * said_words + word] & ~all;
+        for (i64 r = 0; r < size; ++r) {
+            i64 its = said[r * said_words + word];
+            sum += its & all, flags |= its & ~all;
+        }
         said[totals + word] = sum | flags;
     }
     DEVICE i64 messages(i64 from) const { return said[from * said_words]; }

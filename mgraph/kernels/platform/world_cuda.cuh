@@ -156,7 +156,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         looked = clock64();
         if (load((const u32*)world.host)) store(world.control + told_at, (u64)1);
     }
-    // Called by all threads of all blocks, whose work is done (`add`). Afterwards the state is that of the next phase, and `left` tells if the launch
+    // Called by all threads of all blocks, after `add`. Afterwards the state is that of the next phase, and `left` tells if the launch
     // ends.
     DEVICE void meet(const Program& program, bool resumed) {
         const World& world = program.world;
@@ -177,7 +177,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             return;
         }
         if (last && !resumed) say(world, alone);
-        if (first && !alone && blockIdx.x == 0) look(world);  // after the arrival: others wait for that
+        if (first && !alone && blockIdx.x == 0) look(world);  // once it has arrived, since all wait for that
         bool all = hear(program, alone, last, began);
         __syncwarp();
         if (threadIdx.x < said_words) Heard::add_up(said, world.size, threadIdx.x);

@@ -121,8 +121,8 @@ struct SearchDown {
         ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
         return row;
     }
-    // Few rows, most of them short: 16 lanes take one each, and hand on at once what they find. So a level is a chain of
-    // few accesses to memory, and each of them counts: it does not even look at a bit before it sets it.
+    // Few rows, most of them short: 16 lanes take one each, and hand on at once what they find. A GPU then waits for a
+    // chain of few accesses. So a bit is set without a look at it before.
     static constexpr int brief = 16;
     static DEVICE bool is_brief(Grid grid, const State& s, const Heard& heard) {
         i64 groups = grid.items(Tile<brief>{}, 0).step;
@@ -172,21 +172,19 @@ struct SearchDown {
                 row = group.shfl(row, 0);
                 if (row < 0) continue;
             }
-            if constexpr (in_stretches<decltype(search.graph)>) {
-                i64 at = search.graph.begins(row), end = search.graph.ends(row);
-                if (end - at <= HUB_DEGREE) {
-                    for (at += group.rank(); at < end; at += group.size()) discover(search.graph.id_at(at));
-                    continue;
-                }
-            } else if ((i64)search.graph.degree(row) <= HUB_DEGREE) {
-                for (i64 unit = 0, units = search.graph.units(row); unit < units; ++unit)
-                    search.graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            const auto& graph = search.graph;
+            if ((i64)graph.degree(row) > HUB_DEGREE) {
+                if (group.rank() == 0) add_tasks(graph, row, search.tasks, world.number(Search::TASKS));
+            } else if constexpr (in_stretches<decltype(search.graph)>) {
+                for (i64 at = graph.begins(row) + group.rank(), end = graph.ends(row); at < end; at += group.size())
+                    discover(graph.id_at(at));
+            } else {
+                for (i64 unit = 0, units = graph.units(row); unit < units; ++unit)
+                    graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
                         discover(live ? id : no_id);
                         return false;
                     });
-                continue;
             }
-            if (group.rank() == 0) add_tasks(search.graph, row, search.tasks, world.number(Search::TASKS));
         }
         return counted;
     }
