@@ -11,9 +11,9 @@
 //                        reference. Ranks whose trees are one with its tree set the bits of their own vertices in it,
 //                        and write them to all ranks, which link them
 //   tell_own, adopt_own  If samples show that many vertices are outside of the reference's tree, each rank tells all
-//                        others the roots of its own vertices
+//                        others the root of each own vertex: 4 bytes, in memory order
 //   tell                 A rank sends the other vertices that it has joined to all, as pairs of a vertex and its root,
-//                        in as many parts as inboxes need. Those of which all know where they hang are left out
+//                        in as many parts as inboxes need; vertices whose own ranks have told a root are left out
 // After that all forests join the same vertices.
 //
 // A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
@@ -25,7 +25,7 @@
 
 constexpr u32 samples = 64;  // own vertices whose roots are compared to find the largest tree
 constexpr u32 large = 8;  // it is skipped if it has at least 1 / large of them
-constexpr u64 few = 4;  // all own roots are told if at least 1 / few of the vertices are outside of it
+constexpr u64 few = 4;  // the ranks tell their own roots if at least 1 / few of the sampled are outside of it
 constexpr i64 sampled_first = 32;  // a row of so many is sampled before the others
 constexpr i64 sampled_of_patches = 4;  // neighbours that are linked of a sampled row of kept links
 constexpr i64 no_vertex = (i64)1 << 62;
@@ -46,8 +46,9 @@ struct Forest {
     const u64* kept;  // links to begin with; null for none
     i64 stride;  // one row of so many is sampled
     const u32* names;  // of all vertices; null if they are their numbers
-    u32* spare;  // for all vertices: what ranks tell of their own; the roots to send in parts; the least name in the
-                 // tree of each root. With several ranks, in the region of each
+    // For all vertices: the parents that their ranks have told, then the roots to send in parts, then the least name in
+    // the tree of each root. Of several ranks, each has it in its region.
+    u32* spare;
     i64* labels;  // out: of the own vertices. Before, the first neighbours of their rows
     u64* largest;  // votes << 32 | root, and the own rows if many of them hang on other roots, else 0
     i64* active;  // of each rank, the rows before its last vertices without edges: only these are looked at
@@ -63,7 +64,8 @@ struct Forest {
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
         i64 agrees = 0;  // 1 if this rank's largest tree is part of it
-        i64 told = 0;  // 1 once the ranks have told the roots of their own vertices, or if few are outside of that tree
+        i64 scattered = 0;  // 1 if many vertices are outside of the reference's tree
+        i64 told = 0;  // 1 once the ranks have told the roots of their own vertices
         i64 part = 0, parts = 0;  // of the vertices to send; 0: all at once
         i64 inbox = 0;  // 1 if pairs have come in
         i64 components = 0;
@@ -96,7 +98,7 @@ struct Forest {
     enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, OUTSIDE = TASKS, LONG = TASKS, ROOTS = REFERENCE };
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
-    DEVICE u32* told_by_all(i64 r) const { return world.words(r, spare_offset); }  // a parent of each vertex
+    DEVICE u32* told_to(i64 r) const { return world.words(r, spare_offset); }  // `spare` of rank r
     DEVICE i64 planted_rows(i64 r) const { return lesser(planted, world.start(r + 1) - world.start(r)); }
     DEVICE i64 vertices() const { return world.vertices(); }
     DEVICE u64* task_list(int side) const { return tasks + side * task_room; }
@@ -250,7 +252,7 @@ struct Forest {
         i64 row = v - world.lo();
         if (row >= 0 && row < planted_rows(world.rank))
             for (i64 r = 0; r < world.size; ++r)
-                if (r != world.rank) store(told_by_all(r) + v, up);
+                if (r != world.rank) store(told_to(r) + v, up);
         if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
     }
     DEVICE void do_adopt(Grid grid) const {
@@ -299,8 +301,9 @@ struct Forest {
             visit_sample(edges, row_at(i), link_to, sampled_of_patches);
         }
     }
-    // Of how many rows of rank r the phase shortens the paths. Before the ranks meet, these are own ones, those that are
-    // planted, and all only if a path is long.
+    // The rows of rank r whose paths the phase shortens. Before the ranks vote, these are the own ones, and those that are
+    // planted. A path of an own vertex may lead through many others, which no lane shortens then: so all are, if one is
+    // long.
     DEVICE i64 flat_rows(const State& s, i64 r) const {
         if (s.phase == flatten_rest && !s.is_long) return 0;
         if (r == world.rank) return s.active;
@@ -332,7 +335,7 @@ struct Forest {
         if (s.parts && s.phase == flatten_rows)
             for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
     }
-    // A tile counts the votes of the sampled vertices for their roots, and names the root of the largest tree.
+    // A tile counts the votes of the sampled vertices for their roots, and says the root of the largest tree.
     DEVICE void do_vote(Grid grid, const State& s, Numbers& mine) const {
         Tile<lanes> tile;
         u64 rows = (u64)s.active;
@@ -355,7 +358,7 @@ struct Forest {
             hung = tile.sum(hung);
             if (tile.rank()) continue;
             store(largest, most);
-            store(largest + 1, (u64)(most >> 32) * few < (u64)hung * (few - 1) ? rows : 0);
+            store(largest + 1, (most >> 32) * few < (u64)hung * (few - 1) ? rows : 0);
             mine.of[REFERENCE] = most ? (i64)(u32)most : no_vertex;
             mine.of[ACTIVE] = s.active;
         }
@@ -387,13 +390,14 @@ struct Forest {
         }
         return ranks;
     }
+    // A rank's rows are outside of the reference's tree if its largest tree is, or if many of them are outside of that.
     DEVICE bool many_are_outside(const Heard& heard, u64 ranks) const {
         u64 outside = 0;
         for (i64 r = 0; r < world.size; ++r) {
             bool other = !(ranks >> r & 1) && heard.number(r, REFERENCE) != no_vertex;
             outside += heard.number(r, other ? ACTIVE : OUTSIDE);
         }
-        return outside * few >= (u64)heard.total(ACTIVE) && outside;
+        return outside && outside * few >= (u64)heard.total(ACTIVE);
     }
     DEVICE void do_share(Grid grid, const State& s) const {
         OwnBits own{world};
@@ -481,10 +485,10 @@ struct Forest {
         for (i64 i : grid.items(world.rows())) {
             u32 root = load(parent + world.lo() + i);
             for (i64 r = 0; r < world.size; ++r)
-                if (world.reaches(r)) store(told_by_all(r) + world.lo() + i, root);
+                if (world.reaches(r)) store(told_to(r) + world.lo() + i, root);
         }
     }
-    // Sets the bits of vertices of which now all ranks know where they hang: these are told no more.
+    // Links the vertices as they were told. Those that hang on others get a bit: all ranks know that now.
     DEVICE void do_adopt_own(Grid grid) const {
         Tile<lanes> tile;
         u32* bitmap = shared_bits(world.rank);
@@ -584,7 +588,7 @@ struct Forest {
         case agree: {
             u64 ranks = s.reference != no_vertex ? agreeing(heard, s.reference) : 0;
             s.agrees = ranks >> world.rank & 1;
-            s.told = !many_are_outside(heard, ranks);
+            s.scattered = many_are_outside(heard, ranks);
             s.phase = share;
             break;
         }
@@ -593,10 +597,12 @@ struct Forest {
             s.phase = link_tasks;
             break;
         case flatten_rows:
-            s.phase = !several ? after_forest() : s.told ? (i64)tell : (i64)tell_own;
-            s.told = 1;
+            s.phase = !several ? after_forest() : s.scattered > s.told ? (i64)tell_own : (i64)tell;
             break;
-        case adopt_own: s.phase = flatten_rows; break;
+        case adopt_own:
+            s.told = 1;
+            s.phase = flatten_rows;
+            break;
         case tell:
             s.inbox = !heard.any(overflowed);
             if (!s.inbox) {  // all is told again, part by part
