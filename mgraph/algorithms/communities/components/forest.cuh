@@ -322,14 +322,15 @@ struct Forest {
             for (int k = 0; last && names && k < vertices_at_once; ++k)
                 if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
         };
-        for (i64 r = 0; r < world.size; ++r)
-            take_vertices(grid, trees, world.start(r), world.start(r) + flat_rows(s, r), flat);
+        // These first: paths of own vertices lead through them.
         if (s.phase == flatten && !kept)
             for (i64 i : grid.items(s.active / sampled_first)) {
                 u32 ids[] = {(u32)((u64)labels[i] >> 32), (u32)labels[i]};
                 for (u32 id : ids)
                     if (id != no_id) compress(trees, id);
             }
+        for (i64 r = 0; r < world.size; ++r)
+            take_vertices(grid, trees, world.start(r), world.start(r) + flat_rows(s, r), flat);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
         if (s.parts && s.phase == flatten_rows)

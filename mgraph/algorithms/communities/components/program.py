@@ -4,7 +4,8 @@ Each rank stores a parent for every vertex of the graph, and links the two ends 
 vertex with its first two neighbours, which joins nearly all of the largest component [1]_. If the graph has in-edges,
 the rank then skips the rows of that tree's vertices: an arc that leaves the tree is also in the row of its other end.
 Only an arc between two skipped vertices is not read at all. So the ranks agree on the largest tree first, by a bit per
-vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root.
+vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root. Where that is much,
+each first tells the roots of its own vertices as an array.
 
 All that are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). After it, all forests connect
 the same vertices, and the root of each tree is its smallest vertex.
@@ -80,8 +81,9 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, and 12 if the graph
-        has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for hubs' tasks.
+        There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, of which 4 are in the
+        region; 12 if the graph has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for
+        hubs' tasks.
 
     Notes
     -----
