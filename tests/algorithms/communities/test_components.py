@@ -114,10 +114,12 @@ def test_no_vertices(device: str, size: int) -> None:
 @pytest.fixture
 def states(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
     """The last states of all programs that ran."""
-    last: list[dict[str, int]] = []
+    ends: list[dict[str, int]] = []
     run_program = world.World.run
-    monkeypatch.setattr(world.World, "run", lambda *args, **fields: last.append(run_program(*args, **fields)) or last[-1])
-    return last
+    monkeypatch.setattr(
+        world.World, "run", lambda *args, **fields: ends.append(run_program(*args, **fields)) or ends[-1]
+    )
+    return ends
 
 
 def crossing(n: int = 160) -> Graph:
@@ -198,8 +200,8 @@ def test_random_graphs_cuts_and_rooms(monkeypatch: pytest.MonkeyPatch, states: l
         kept = rng.random(len(graph.src)) < rng.choice([0.5, 0.8, 1])
         graph = Graph(graph.n, graph.src[kept], graph.dst[kept], bool(rng.integers(2)))
         for one in (graph, scattered(graph, number)):
-            mapped = (True, False, "hosts")[rng.integers(3)]
-            check(one, cut(graph.n, size, bool(rng.integers(2))), bool(rng.integers(2)) and graph.directed, mapped=mapped)
+            partition, reverse = cut(graph.n, size, bool(rng.integers(2))), bool(rng.integers(2)) and graph.directed
+            check(one, partition, reverse, mapped=(True, False, "hosts")[rng.integers(3)])
     assert {state["told"] for state in states} == {0, 1}
 
 
