@@ -111,7 +111,7 @@ struct Forest {
     DEVICE bool alone(const State& s) const {
         if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
         return s.phase != vote && s.phase != agree && s.phase != share && s.phase != tell_own && s.phase != tell &&
-            s.phase != label;
+               s.phase != label;
     }
     DEVICE Shared shares(const State& s) const {
         Shared shared = s.phase == share ? shared_offset : -1;
