@@ -111,6 +111,17 @@ def test_no_vertices(device: str, size: int) -> None:
 # ---- the program of all ranks ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
+    """The last states of all programs that ran."""
+    ends: list[dict[str, int]] = []
+    run_program = world.World.run
+    monkeypatch.setattr(
+        world.World, "run", lambda *args, **fields: ends.append(run_program(*args, **fields)) or ends[-1]
+    )
+    return ends
+
+
 def crossing(n: int = 160) -> Graph:
     """A star whose leaves are all over the graph, paths from rank to rank, and isolated vertices."""
     ends = [(3, i) for i in range(5, n, 3)] + [(i, n - 2 - i) for i in range(4, n // 2, 6)] + [(1, 1), (n - 1, 1)]
@@ -139,6 +150,59 @@ def test_a_full_inbox_loses_no_pair(monkeypatch: pytest.MonkeyPatch, size: int, 
         for graph in (random_graph(seed, 150, 140), scattered(path, seed), crossing()):
             for reverse in (False, graph.directed):
                 check(graph, cut(graph.n, size), reverse)
+
+
+def dealt_grid(size: int, rows: int, columns: int) -> Graph:
+    """Return a grid whose vertices are dealt to the ranks in turn by descending degree."""
+    across, along = ((np.arange(n) % (n - 1) == 0).astype(int) for n in (rows, columns))
+    by_degree = np.argsort((across[:, None] + along).ravel(), kind="stable")
+    dealt = by_degree[np.argsort(np.arange(rows * columns) % size, kind="stable")]
+    cells = np.argsort(dealt).reshape(rows, columns).astype(IDS)
+    src, dst = (np.concatenate([cells[:, a].ravel(), cells[a].ravel()]) for a in (slice(-1), slice(1, None)))
+    return Graph(cells.size, src, dst, directed=False, name="dealt-grid")
+
+
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("size", [2, 4])
+def test_roots_that_are_told_as_an_array(
+    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], size: int, mapped: bool | str
+) -> None:
+    """Each rank joins nearly all vertices of the others to another tree than theirs, but tells few pairs."""
+    monkeypatch.setattr(program, "ROOM", 100)
+    graph = dealt_grid(size, 40, 40)
+    check(graph, cut(graph.n, size), mapped=mapped)
+    assert [(state["told"], state["parts"]) for state in states] == [(1, 0)] * size
+
+
+def test_a_large_tree_of_all_ranks_is_told_as_bits(states: list[dict[str, int]]) -> None:
+    graph = random_graph(6, 3000, 30000, directed=False)
+    check(graph, cut(3000, 3))
+    assert [(state["told"], state["is_long"]) for state in states] == [(0, 0)] * 3
+
+
+def test_long_paths_through_vertices_of_other_ranks(states: list[dict[str, int]]) -> None:
+    """The second rank's vertices hang on those of the first, one row of the grid in a path."""
+    graph = dealt_grid(2, 20, 200)
+    check(graph, cut(graph.n, 2))
+    assert sorted(state["is_long"] for state in states) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_graphs_cuts_and_rooms(monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], seed: int) -> None:
+    """Sparse graphs, dealt in turn or at random, with inboxes of any size and any part of the rows planted."""
+    rng = np.random.default_rng(seed)
+    for number in range(25):
+        print(f"graph {number}")
+        size, n = int(rng.integers(2, 6)), int(rng.integers(2, 300))
+        monkeypatch.setattr(program, "ROOM", int(rng.choice([1, 8, 1 << 20])))
+        monkeypatch.setattr(program, "PLANTED", int(rng.choice([1, 8, 1000])))
+        graph = dealt_grid(size, 2 + n // 20, 20) if number % 3 else random_graph(number, n, int(rng.integers(2 * n)))
+        kept = rng.random(len(graph.src)) < rng.choice([0.5, 0.8, 1])
+        graph = Graph(graph.n, graph.src[kept], graph.dst[kept], bool(rng.integers(2)))
+        for one in (graph, scattered(graph, number)):
+            partition, reverse = cut(graph.n, size, bool(rng.integers(2))), bool(rng.integers(2)) and graph.directed
+            check(one, partition, reverse, mapped=(True, False, "hosts")[rng.integers(3)])
+    assert {state["told"] for state in states} == {0, 1}
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -10,8 +10,10 @@
 //                        of its largest tree, and which of the others' roots are in that tree. The least root is the
 //                        reference. Ranks whose trees are one with its tree set the bits of their own vertices in it,
 //                        and write them to all ranks, which link them
+//   tell_own, adopt_own  If samples show that many vertices are outside of the reference's tree, each rank tells all
+//                        others the root of each own vertex: 4 bytes, in memory order
 //   tell                 A rank sends the other vertices that it has joined to all, as pairs of a vertex and its root,
-//                        in as many parts as inboxes need
+//                        in as many parts as inboxes need; vertices whose own ranks have told a root are left out
 // After that all forests join the same vertices.
 //
 // A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
@@ -21,8 +23,9 @@
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/programs.cuh"
 
-constexpr i64 samples = 64;  // own vertices whose roots are compared to find the largest tree
-constexpr i64 large = 8;  // it is skipped if it has at least 1 / large of them
+constexpr u32 samples = 64;  // own vertices whose roots are compared to find the largest tree
+constexpr u32 large = 8;  // it is skipped if it has at least 1 / large of them
+constexpr u64 few = 4;  // the ranks tell their own roots if at least 1 / few of the sampled are outside of it
 constexpr i64 sampled_first = 32;  // a row of so many is sampled before the others
 constexpr i64 sampled_of_patches = 4;  // neighbours that are linked of a sampled row of kept links
 constexpr i64 no_vertex = (i64)1 << 62;
@@ -43,21 +46,26 @@ struct Forest {
     const u64* kept;  // links to begin with; null for none
     i64 stride;  // one row of so many is sampled
     const u32* names;  // of all vertices; null if they are their numbers
-    u32* spare;  // for all vertices: the roots to send in parts, then the least name in the tree of each root
+    // For all vertices: the parents that their ranks have told, then the roots to send in parts, then the least name in
+    // the tree of each root. Of several ranks, each has it in its region.
+    u32* spare;
     i64* labels;  // out: of the own vertices. Before, the first neighbours of their rows
-    u64* largest;  // votes << 32 | root
+    u64* largest;  // votes << 32 | root, and the own rows if many of them hang on other roots, else 0
     i64* active;  // of each rank, the rows before its last vertices without edges: only these are looked at
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
-    i64 plants_offset;  // of `planted` parents from each rank, there too
+    i64 spare_offset;  // of `spare`, there too
     i64 planted;  // so many first rows of each rank are planted on all ranks; 0 for none
     u64* tasks;  // for each view, `task_room` of them
     i64 task_room;
     struct State {
         i64 phase = 0;
         i64 active = 0;  // rows of this rank
+        i64 is_long = 0;  // 1 if an own vertex had a long path to its root
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
         i64 agrees = 0;  // 1 if this rank's largest tree is part of it
+        i64 scattered = 0;  // 1 if many vertices are outside of the reference's tree
+        i64 told = 0;  // 1 once the ranks have told the roots of their own vertices
         i64 part = 0, parts = 0;  // of the vertices to send; 0: all at once
         i64 inbox = 0;  // 1 if pairs have come in
         i64 components = 0;
@@ -71,25 +79,27 @@ struct Forest {
         flatten,
         sample,
         flatten_own,
+        flatten_rest,
         vote,
-        name,
         agree,
         share,
         join,
         link_rows,
         link_tasks,
         flatten_rows,
+        tell_own,
+        adopt_own,
         tell,
         learn,
         flatten_all,
         name_trees,
         label
     };
-    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, ROOTS = REFERENCE };
+    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, OUTSIDE = TASKS, LONG = TASKS, ROOTS = REFERENCE };
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
-    DEVICE u32* plants(i64 r, i64 from) const { return world.words(r, plants_offset) + from * planted; }
-    DEVICE i64 planted_rows(i64 r) const { return lesser(planted, (i64)(world.start(r + 1) - world.start(r))); }
+    DEVICE u32* told_to(i64 r) const { return world.words(r, spare_offset); }  // `spare` of rank r
+    DEVICE i64 planted_rows(i64 r) const { return lesser(planted, world.start(r + 1) - world.start(r)); }
     DEVICE i64 vertices() const { return world.vertices(); }
     DEVICE u64* task_list(int side) const { return tasks + side * task_room; }
     template <class Visit> DEVICE void visit_views(Visit visit) const {
@@ -100,21 +110,26 @@ struct Forest {
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
         if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
-        return s.phase != name && s.phase != agree && s.phase != share && s.phase != tell && s.phase != label;
+        return s.phase != vote && s.phase != agree && s.phase != share && s.phase != tell_own && s.phase != tell &&
+               s.phase != label;
     }
-    DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
+    DEVICE Shared shares(const State& s) const {
+        Shared shared = s.phase == share ? shared_offset : -1;
+        if (s.phase == tell_own) shared.array = spare_offset, shared.width = sizeof(u32);
+        return shared;
+    }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
         case sample: return (kept ? vertices() : s.active) / 32;
         case flatten_own:
         case link_rows:
         case share:
+        case tell_own:
         case label: return world.rows() / 32;
         case flatten: return s.active / 32;
         case link_tasks: return (s.tasks + s.back_tasks) * 8;
-        case vote: return samples / 8;
         case count:
-        case name:
+        case vote:
         case agree: return 1;
         case learn: return received(heard, s.inbox) / 32;
         default: return vertices() / 32;
@@ -135,24 +150,22 @@ struct Forest {
             if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
             else if (s.phase == sample) do_link_patches(grid, rows, trees);
             break;
-        case vote: do_vote(grid, s); break;
-        case name:
-            for (i64 i : grid.items(1)) {
-                mine.of[REFERENCE] = own_largest() + i;
-                mine.of[ACTIVE] = s.active;
-            }
-            break;
+        case vote: do_vote(grid, s, mine); break;
         case agree:
             for (i64 r : grid.items(world.size)) store(active + r, heard.number(r, ACTIVE));
             for (i64 i : grid.items(1)) {
                 mine.of[REFERENCE] = own_largest() + i;
                 mine.of[JOINED] = joined_trees(heard);
+                mine.of[ACTIVE] = s.active;
+                mine.of[OUTSIDE] = (i64)load(largest + 1);
             }
             break;
         case share: do_share(grid, s); break;
         case join: do_join(grid, s); break;
         case link_rows: do_link(grid, s); break;
         case link_tasks: do_link_tasks(grid, s); break;
+        case tell_own: do_tell_own(grid); break;
+        case adopt_own: do_adopt_own(grid); break;
         case tell:
             do_learn(grid, s, heard);
             do_tell(grid, s, heard);
@@ -232,7 +245,6 @@ struct Forest {
         }
         if (world.size > 1)
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
-        for (i64 i : grid.items(1)) store(largest + i, (u64)0);
     }
     DEVICE void plant_one(u32* trees, u64* arcs, i64 v, u32 up, u64 arc) const {
         if (arc != unlinked) up = hung_on(arc, v);
@@ -240,14 +252,14 @@ struct Forest {
         i64 row = v - world.lo();
         if (row >= 0 && row < planted_rows(world.rank))
             for (i64 r = 0; r < world.size; ++r)
-                if (r != world.rank) store(plants(r, world.rank) + row, up);
+                if (r != world.rank) store(told_to(r) + v, up);
         if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
     }
     DEVICE void do_adopt(Grid grid) const {
         for (i64 r = 0; r < world.size; ++r) {
             if (r == world.rank) continue;
             for (i64 i : grid.items(planted_rows(r)))
-                store(parent + world.start(r) + i, load(plants(world.rank, r) + i));
+                store(parent + world.start(r) + i, load(spare + world.start(r) + i));
         }
     }
     // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
@@ -289,39 +301,67 @@ struct Forest {
             visit_sample(edges, row_at(i), link_to, sampled_of_patches);
         }
     }
+    // The rows of rank r whose paths the phase shortens. Before the ranks vote, these are the own ones, and those that are
+    // planted. A path of an own vertex may lead through many others, which no lane shortens then: so all are, if one is
+    // long.
+    DEVICE i64 flat_rows(const State& s, i64 r) const {
+        if (s.phase == flatten_rest && !s.is_long) return 0;
+        if (r == world.rank) return s.active;
+        switch (s.phase) {
+        case flatten: return planted_rows(r);
+        case flatten_own: return 0;
+        case flatten_rest: return world.start(r + 1) - world.start(r);
+        default: return load(active + r);
+        }
+    }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) {
-            compress(trees, v, up, live);
+            auto gives_up = [&](u32 steps) { return steps > short_path && s.phase == flatten_own && world.size > 1; };
+            if (compress(trees, v, up, live, gives_up)) store(world.number(LONG), (i64)1);
             for (int k = 0; last && names && k < vertices_at_once; ++k)
                 if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
         };
-        // Before the ranks meet, only own vertices are looked at, their first neighbours, and those that are planted.
-        bool own = s.phase == flatten || s.phase == flatten_own;
-        if (own) take_vertices(grid, trees, world.lo(), world.lo() + s.active, flat);
-        else take_all(grid, s, trees, flat);
+        // These first: paths of own vertices lead through them.
         if (s.phase == flatten && !kept)
             for (i64 i : grid.items(s.active / sampled_first)) {
                 u32 ids[] = {(u32)((u64)labels[i] >> 32), (u32)labels[i]};
                 for (u32 id : ids)
                     if (id != no_id) compress(trees, id);
             }
-        for (i64 r = 0; s.phase == flatten && planted && r < world.size; ++r)
-            if (r != world.rank) take_vertices(grid, trees, world.start(r), world.start(r) + planted_rows(r), flat);
+        for (i64 r = 0; r < world.size; ++r)
+            take_vertices(grid, trees, world.start(r), world.start(r) + flat_rows(s, r), flat);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
         if (s.parts && s.phase == flatten_rows)
             for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
     }
-    // Each sampled vertex counts the votes for its root.
-    DEVICE void do_vote(Grid grid, const State& s) const {
-        i64 rows = s.active, n = lesser(samples, rows);
-        auto sample = [&](i64 i) { return stale_load(parent + world.lo() + i * rows / n); };
-        for (i64 i : grid.items(n)) {
-            u32 root = sample(i);
-            u64 votes = 0;
-            for (i64 j = 0; j < n; ++j) votes += sample(j) == root;
-            if ((i64)votes * large >= n) atomic_max(largest, votes << 32 | root);
+    // A tile counts the votes of the sampled vertices for their roots, and says the root of the largest tree.
+    DEVICE void do_vote(Grid grid, const State& s, Numbers& mine) const {
+        Tile<lanes> tile;
+        u64 rows = (u64)s.active;
+        u32 n = (u32)lesser((u64)samples, rows), lane = tile.rank();
+        auto at = [&](u32 i) { return (u32)(world.lo() + (rows < samples ? i : i * rows / samples)); };
+        auto sample = [&](u32 i) { return i < n ? stale_load(parent + at(i)) : no_id; };
+        for (i64 one : grid.items(tile, 1)) {
+            u64 most = (u64)one;
+            u32 hung = 0;
+            for (u32 i = 0; i < n; i += tile.size()) {
+                u32 root = sample(i + lane), votes = 0;
+                hung += root != no_id && root != at(i + lane);
+                for (u32 j = 0; j < n; j += tile.size()) {
+                    u32 other = sample(j + lane);
+                    for (int k = 0; k < tile.size(); ++k) votes += tile.shfl(other, k) == root;
+                }
+                if (root != no_id && votes * large >= n) most = greater(most, (u64)votes << 32 | root);
+            }
+            most = tile.most(most);
+            hung = tile.sum(hung);
+            if (tile.rank()) continue;
+            store(largest, most);
+            store(largest + 1, (most >> 32) * few < (u64)hung * (few - 1) ? rows : 0);
+            mine.of[REFERENCE] = most ? (i64)(u32)most : no_vertex;
+            mine.of[ACTIVE] = s.active;
         }
     }
     DEVICE i64 own_largest() const {  // its root, or no_vertex
@@ -338,8 +378,8 @@ struct Forest {
         }
         return (i64)ranks;
     }
-    // Returns true if this rank's largest tree is one with the reference's, by the numbers of all ranks.
-    DEVICE bool agrees(const Heard& heard, i64 reference) const {
+    // The ranks whose largest trees are one with the reference's, by the numbers of all ranks: bits.
+    DEVICE u64 agreeing(const Heard& heard, i64 reference) const {
         u64 ranks = 0;
         for (i64 r = 0; r < world.size; ++r) ranks |= (u64)(heard.number(r, REFERENCE) == reference) << r;
         for (u64 before = 0; ranks != before;) {
@@ -349,7 +389,16 @@ struct Forest {
                 if (joined & ranks) ranks |= joined;
             }
         }
-        return ranks >> world.rank & 1;
+        return ranks;
+    }
+    // A rank's rows are outside of the reference's tree if its largest tree is, or if many of them are outside of that.
+    DEVICE bool many_are_outside(const Heard& heard, u64 ranks) const {
+        u64 outside = 0;
+        for (i64 r = 0; r < world.size; ++r) {
+            bool other = !(ranks >> r & 1) && heard.number(r, REFERENCE) != no_vertex;
+            outside += heard.number(r, other ? ACTIVE : OUTSIDE);
+        }
+        return outside && outside * few >= (u64)heard.total(ACTIVE);
     }
     DEVICE void do_share(Grid grid, const State& s) const {
         OwnBits own{world};
@@ -433,6 +482,29 @@ struct Forest {
         });
     }
 
+    DEVICE void do_tell_own(Grid grid) const {
+        for (i64 i : grid.items(world.rows())) {
+            u32 root = load(parent + world.lo() + i);
+            for (i64 r = 0; r < world.size; ++r)
+                if (world.reaches(r)) store(told_to(r) + world.lo() + i, root);
+        }
+    }
+    // Links the vertices as they were told. Those that hang on others get a bit: all ranks know that now.
+    DEVICE void do_adopt_own(Grid grid) const {
+        Tile<lanes> tile;
+        u32* bitmap = shared_bits(world.rank);
+        for (i64 word : grid.items(tile, words_of(vertices()))) {
+            u32 bits = 0;
+            for (int bit = 0; bit < word_bits; bit += tile.size()) {
+                i64 v = word * word_bits + bit + tile.rank();
+                u32 root = v < vertices() ? load(spare + v) : (u32)v;
+                if (root != (u32)v) link(parent, (u32)v, root);
+                bits |= tile.ballot(root != (u32)v) << bit;
+            }
+            if (tile.rank() == 0) store(bitmap + word, load(bitmap + word) | bits);
+        }
+    }
+
     // What this rank has joined besides, of a part of the vertices that begins with its own.
     DEVICE void do_tell(Grid grid, const State& s, const Heard& heard) const {
         auto work = [&](i64 v, const u32(&root)[vertices_at_once], u32 live) { tell_of(s, heard, v, root, live); };
@@ -448,7 +520,7 @@ struct Forest {
     DEVICE void tell_of(const State& s, const Heard& heard, i64 v, const u32 (&root)[vertices_at_once],
                         u32 live) const {
         Tile<lanes> tile;
-        u32 news = 0, known = live && s.reference != no_vertex ? shared_from(v) : 0;
+        u32 news = 0, known = live ? shared_from(v) : 0;
         for (int k = 0; k < vertices_at_once; ++k) {
             bool tells = !(known >> k & 1) || v + k == s.reference;
             news |= (u32)(tells && root[k] != (u32)(v + k)) << k;
@@ -506,20 +578,32 @@ struct Forest {
             s.phase = plant;
             break;
         case plant: s.phase = planted ? adopt : begin_sample; break;
-        case vote: s.phase = several ? name : link_rows; break;
-        case name:
-            s.reference = heard.least(REFERENCE);
-            s.phase = agree;
+        case flatten_own:
+            s.is_long = heard.own(LONG) > 0;
+            s.phase = several ? flatten_rest : vote;
             break;
-        case agree:
-            s.agrees = s.reference != no_vertex && agrees(heard, s.reference);
+        case vote:
+            s.reference = heard.least(REFERENCE);
+            s.phase = several ? agree : link_rows;
+            break;
+        case agree: {
+            u64 ranks = s.reference != no_vertex ? agreeing(heard, s.reference) : 0;
+            s.agrees = ranks >> world.rank & 1;
+            s.scattered = many_are_outside(heard, ranks);
             s.phase = share;
             break;
+        }
         case link_rows:
             s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
             s.phase = link_tasks;
             break;
-        case flatten_rows: s.phase = several ? (i64)tell : after_forest(); break;
+        case flatten_rows:
+            s.phase = !several ? after_forest() : s.scattered > s.told ? (i64)tell_own : (i64)tell;
+            break;
+        case adopt_own:
+            s.told = 1;
+            s.phase = flatten_rows;
+            break;
         case tell:
             s.inbox = !heard.any(overflowed);
             if (!s.inbox) {  // all is told again, part by part

@@ -39,6 +39,7 @@ DEVICE u32 link(u32* parent, u32 a, u32 b, u64* links = nullptr, u64 arc = unlin
             if (linked) *linked = true;
             return low;
         }
+        if (up == low) return low;
         u32 over = stale_load(parent + up);  // the path is made shorter on the way
         if (over != up) store(parent + high, over);
         a = over, b = low;
@@ -70,6 +71,7 @@ DEVICE void visit_sample(const View& graph, i64 row, Visit visit, i64 most = sam
 // What a lane of a GPU reads at once: it waits for memory most of the time.
 constexpr int rows_read_at_once = Tile<32>::size() > 1 ? 4 : 1;
 constexpr int vertices_at_once = Tile<32>::size() > 1 ? 8 : 1;
+constexpr int short_path = 16;  // steps
 
 // The words of neighbouring vertices, from an address that is a multiple of their bytes.
 DEVICE void load_several(const u32* p, u32 (&v)[vertices_at_once]) {
@@ -127,10 +129,17 @@ DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count
     }
 }
 
-// The roots become the parents of v and those behind it that are `live`, while no lane links; `up` are their parents. A
-// lane writes only its own words, after each step, which shortens the paths of other lanes.
-template <int n> DEVICE void compress(u32* parent, i64 v, u32 (&up)[n], u32 live) {
-    for (bool moves = true; moves;) {
+// The root becomes the parent of v, while no lane links.
+DEVICE void compress(u32* parent, i64 v) {
+    for (u32 up = stale_load(parent + v), next; (next = stale_load(parent + up)) != up; up = next)
+        store(parent + v, next);
+}
+
+// The same for v and those behind it that are `live`; `up` are their parents. A lane writes only its own words, after
+// each step, which shortens the paths of other lanes. gives_up(steps) is asked before each; returns true if it did.
+template <int n, class GivesUp> DEVICE bool compress(u32* parent, i64 v, u32 (&up)[n], u32 live, GivesUp gives_up) {
+    for (bool moves = true; moves; live += 1u << n) {
+        if (gives_up(live >> n)) return true;
         u32 next[n];
         for (int k = 0; k < n; ++k) next[k] = live >> k & 1 ? stale_load(parent + up[k]) : up[k];
         moves = false;
@@ -140,10 +149,7 @@ template <int n> DEVICE void compress(u32* parent, i64 v, u32 (&up)[n], u32 live
             up[k] = next[k], moves = true;
         }
     }
-}
-DEVICE void compress(u32* parent, i64 v) {
-    u32 up[] = {stale_load(parent + v)};
-    compress(parent, v, up, 1u);
+    return false;
 }
 
 DEVICE u32 root_of(const u32* parent, u32 v) {

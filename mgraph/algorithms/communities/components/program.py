@@ -4,7 +4,8 @@ Each rank stores a parent for every vertex of the graph, and links the two ends 
 vertex with its first two neighbours, which joins nearly all of the largest component [1]_. If the graph has in-edges,
 the rank then skips the rows of that tree's vertices: an arc that leaves the tree is also in the row of its other end.
 Only an arc between two skipped vertices is not read at all. So the ranks agree on the largest tree first, by a bit per
-vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root.
+vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root. Where that is much,
+each first tells the roots of its own vertices as an array.
 
 All that are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). After it, all forests connect
 the same vertices, and the root of each tree is its smallest vertex.
@@ -80,8 +81,9 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, and 12 if the graph
-        has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for hubs' tasks.
+        There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, of which 4 are in the
+        region; 12 if the graph has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for
+        hubs' tasks.
 
     Notes
     -----
@@ -97,7 +99,7 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     The arcs of this rank's forest are written to `links`, whose hooks are 0 before. It may begin with `kept`, the links
     of an earlier forest whose arcs still exist: then one row of `stride` is sampled.
     """
-    # The inboxes, a bitmap of all vertices, and the parents of some; a single rank needs none of them.
+    # The inboxes, a bitmap and an array of all vertices; a single rank needs none of them in a region.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     several, edges = shard.size > 1, [shard.out_edges]
@@ -106,14 +108,16 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     planted = shard.partition.widest // PLANTED if several and world.mapped and links is None else 0
     layout = world.layout(
         shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0,
-        plants=4 * planted * shard.size,
+        spare=4 * n if several else 0,
     )  # fmt: skip
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
     largest, active, tasks, spare = device.carve(
-        (1, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64),
-        (n if several or names is not None else 0, np.uint32),
+        (2, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64),
+        (0 if several or names is None else n, np.uint32),
     )  # fmt: skip
+    if several:
+        spare = world.array(layout, "spare", n, np.uint32)
     parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64)
     # Run it on all ranks together.
     views = [rows.view() for rows in edges]
@@ -122,7 +126,7 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
         links=None if links is None else links.arcs, hooks=None if links is None else links.hooks,
         kept=kept, stride=stride, names=names, spare=spare, labels=labels, largest=largest, active=active,
-        shared_offset=layout.offsets["bits"], plants_offset=layout.offsets["plants"], planted=planted,
+        shared_offset=layout.offsets["bits"], spare_offset=layout.offsets["spare"], planted=planted,
         tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]
