@@ -96,7 +96,7 @@ class DynamicGraph(Properties):
         ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the first
         `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the workers
         in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the workers have
-        about equally many edges.
+        about equally many edges. Of vertices of equal degree each worker gets consecutive ones.
     balance : None, "vertices" or array of ints, shape (n_vertices,)
         How vertices are split into the workers' ranges: equally many vertices each (None, "vertices"), or about equal
         work each, given the degree of every vertex.
@@ -435,6 +435,7 @@ class DynamicGraph(Properties):
     def reorder(self) -> Balance:
         """Renumber the vertices internally by descending degree, dealt to the workers in turn.
 
+        Of vertices of equal degree each worker gets consecutive ones, so that most edges of a grid stay within a worker.
         Users' ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch
         to the new order, or none does. It pays off after the graph has grown much: the values of hubs then share cache
         lines again.

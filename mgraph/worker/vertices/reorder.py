@@ -27,7 +27,7 @@ BYTES = 72  #: upper bound of the bytes per vertex of the whole graph for a new 
 
 
 def by_degree(shard: Shard) -> Moved:
-    """Build the rank's part with the vertices dealt round robin to equal ranges by degree.
+    """Build the rank's part with the vertices in equal ranges by degree, as `degree_order` deals them.
 
     O(n log n) on every rank, and O(m log m) in total: every edge is renumbered, sorted, sent to its owner and inserted.
     Needs memory for the keys, at most 24 bytes per arc, about 40 bytes per vertex of the whole graph, and the new part
