@@ -435,10 +435,10 @@ class DynamicGraph(Properties):
     def reorder(self) -> Balance:
         """Renumber the vertices internally by descending degree, dealt to the workers in turn.
 
-        Of vertices of equal degree each worker gets consecutive ones, so that most edges of a grid stay within a worker.
-        Users' ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch
-        to the new order, or none does. It pays off after the graph has grown much: the values of hubs then share cache
-        lines again.
+        Of vertices of equal degree each worker gets consecutive ones: most edges of a grid stay within a worker. Users'
+        ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch to the
+        new order, or none does. It pays off after the graph has grown much: the values of hubs then share cache lines
+        again.
 
         Returns
         -------
