@@ -62,15 +62,15 @@ struct Heard {
     const i64* said;
     i64 rank, size, meetings;
     static constexpr int totals = most_ranks * said_words;
-    // Adds up a word of all ranks. Of the last one the flags are joined.
+    // Adds up a word of all ranks. Of the last one the flags are joined. Sums of words that are no counts may wrap.
     static DEVICE void add_up(i64* said, i64 size, int word) {
-        i64 sum = 0, flags = 0, all = word == said_words - 1 ? ~(i64)0 << flag_bits : ~(i64)0;
+        u64 sum = 0, flags = 0, all = word == said_words - 1 ? ~(u64)0 << flag_bits : ~(u64)0;
 #pragma unroll 1
         for (i64 r = 0; r < size; ++r) {
-            i64 its = said[r * said_words + word];
+            u64 its = (u64)said[r * said_words + word];
             sum += its & all, flags |= its & ~all;
         }
-        said[totals + word] = sum | flags;
+        said[totals + word] = (i64)(sum | flags);
     }
     DEVICE i64 messages(i64 from) const { return said[from * said_words]; }
     DEVICE i64 number(i64 from, int k) const { return said[from * said_words + 1 + k]; }
