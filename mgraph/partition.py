@@ -111,9 +111,9 @@ def degree_order(degrees: Any, size: int) -> Any:
     vertices = xp.argsort(-degrees.astype(np.float64), kind="stable")
 
     # The places of equal degrees by range, for the vertices in the given order.
-    by_degree = degrees[vertices]
-    ranges[1:] += size * xp.cumsum(by_degree[1:] != by_degree[:-1])
-    del by_degree
+    falling = degrees[vertices]
+    ranges[1:] += size * xp.cumsum(falling[1:] != falling[:-1])
+    del falling
     places = places[xp.argsort(ranges, kind="stable")]
     order = xp.empty(n, np.uint32)
     order[vertices] = places

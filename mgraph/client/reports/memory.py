@@ -9,17 +9,9 @@ from mgraph.client.reports.report import bytes_text, text_of
 
 __all__ = ["Memory", "WorkerMemory", "memory_of"]
 
-#: headings of the table, by attribute
-HEADS = {
-    "structures": "structures",
-    "times": "times",
-    "change_log": "change log",
-    "results": "results",
-    "maintained": "maintained",
-    "region": "region",
-    "unused": "unused",
-    "free": "free",
-}
+#: what holds the graph's bytes: attributes of a worker, and columns of the table
+HOLDERS = ("structures", "times", "change_log", "results", "maintained", "region")
+SHOWN = (*HOLDERS, "unused", "free")
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ class WorkerMemory:
     @property
     def nbytes(self) -> int:
         """The bytes that the graph holds on this worker: all but `unused` and `free`."""
-        return self.structures + self.times + self.change_log + self.results + self.maintained + self.region
+        return sum(getattr(self, name) for name in HOLDERS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,10 +70,11 @@ class Memory:
 
     def __repr__(self) -> str:
         rows = [
-            [str(worker.rank), worker.address, *(bytes_text(getattr(worker, name)) for name in HEADS)]
+            [str(worker.rank), worker.address, *(bytes_text(getattr(worker, name)) for name in SHOWN)]
             for worker in self.workers
         ]
-        return text_of(f"memory: {bytes_text(self.nbytes)}", ["rank", "worker", *HEADS.values()], rows)
+        heads = ["rank", "worker", *(name.replace("_", " ") for name in SHOWN)]
+        return text_of(f"memory: {bytes_text(self.nbytes)}", heads, rows)
 
 
 def memory_of(addresses: Sequence[str], answers: Sequence[Mapping[str, int]]) -> Memory:
