@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from fakes import FAKE_CALLS, FakeWorker, LoopThread, assert_clean, sending, wait_for
+from fakes import FAKE_CALLS, FakeWorker, LoopThread, Votes, assert_clean, sending, wait_for
 from patience import patience
 from test_pipeline import groups, small
 
@@ -36,7 +36,8 @@ def recovering(monkeypatch: pytest.MonkeyPatch, ahead: int = 0) -> Iterator[tupl
     """A graph on two fake workers. After a loss its store has `ahead` epochs more than were acknowledged."""
     for name, call in FAKE_CALLS.items():
         monkeypatch.setitem(CALLS, name, call)
-    workers, loop = [FakeWorker(number) for number in range(2)], LoopThread("fake-client")
+    votes = Votes(2)
+    workers, loop = [FakeWorker(number, votes) for number in range(2)], LoopThread("fake-client")
     numbering, number = Numbering(Partition((0, 5, 10))), iter(range(9))
 
     def opened() -> Coordinator:

@@ -37,6 +37,28 @@ FAKE_CALLS = {
 }
 
 
+class Votes:
+    """Votes of `size` fake shards: all of them make a batch, or none does."""
+
+    def __init__(self, size: int = 1) -> None:
+        self._size, self._changed = size, threading.Condition()
+        # Ranks that are ready to make a batch, or None once one of them will not.
+        self._ready: dict[Any, set[int] | None] = {}
+
+    def agree(self, batch: Any, rank: int, aborted: Callable[[], bool]) -> None:
+        """Wait until all ranks are ready to make `batch`. Raise `Aborted` if one of them is told not to before."""
+        with self._changed:
+            while (ready := self._ready.setdefault(batch, set())) is not None:
+                ready.add(rank)
+                if len(ready) == self._size:
+                    self._changed.notify_all()
+                    return
+                if aborted():
+                    self._ready[batch] = None
+                self._changed.wait(0.01)
+            raise Aborted(f"rank {rank} was told to, or another was")
+
+
 class FakeServant:
     """Answers calls by name, and notes what was done to it in `log`."""
 
@@ -47,8 +69,10 @@ class FakeServant:
     def live(self, state: ShardState) -> ShardState:
         return state._replace(epoch=self.epoch, edges=10 * self.epoch, operations=30 * self.epoch, seconds=0.25)
 
-    def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str]) -> None:
-        self.hello, self.rank, self.aborted, self.log = hello, hello.rank, aborted, log
+    def __init__(
+        self, hello: Hello, aborted: Callable[[], bool], log: list[str], votes: Votes | None = None
+    ) -> None:
+        self.hello, self.rank, self.aborted, self.log, self.votes = hello, hello.rank, aborted, log, votes or Votes()
         self.epoch, self.in_doubt, self.broken, self.undecided = 0, False, None, 0
         self.exchanges: list[int] = []
         self.left, self.reserved = 1 << 62, 0
@@ -116,6 +140,7 @@ class FakeServant:
         if fails:
             return self.fail(attempt, fails)
         time.sleep(seconds)
+        self.votes.agree((self.hello.graph, attempt, epoch), self.rank, self.aborted)
         self.epoch = epoch
         return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
 
@@ -256,12 +281,12 @@ class LoopThread:
 
 
 class FakeWorker:
-    """A server with a session table, as a worker has one."""
+    """A server with a session table, as a worker has one. The workers of a cluster share their `votes`."""
 
-    def __init__(self, number: int, handler: str = SESSION_HANDLER) -> None:
+    def __init__(self, number: int, votes: Votes | None = None, handler: str = SESSION_HANDLER) -> None:
         self.log: list[str] = []
         self.thread = LoopThread(f"fake-worker-{number}")
-        self.table = SessionTable(lambda hello, aborted: FakeServant(hello, aborted, self.log))
+        self.table = SessionTable(lambda hello, aborted: FakeServant(hello, aborted, self.log, votes))
         self.server: Server = self.thread.run(self._start(handler))
         self.address = self.server.address
 
@@ -322,7 +347,8 @@ class HandClient:
 @contextmanager
 def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tuple[Coordinator, list[FakeWorker]]]:
     """An open coordinator on `size` fake workers; asserts that nothing is left of it afterwards."""
-    workers = [FakeWorker(number) for number in range(size)]
+    votes = Votes(size)
+    workers = [FakeWorker(number, votes) for number in range(size)]
     client = LoopThread("fake-client")
     coordinator = Coordinator(
         "g", LoopRunner(client.loop), [worker.address for worker in workers], {}, patience=patience

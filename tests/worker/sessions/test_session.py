@@ -64,7 +64,7 @@ def test_a_call_that_fails_is_answered_with_the_error_and_the_state():
 
 def test_the_servant_is_made_from_the_hello_and_so_knows_the_patience(monkeypatch):
     made: list[Hello] = []
-    monkeypatch.setattr(FakeServant, "__init__", lambda self, hello, aborted, log: made.append(hello))
+    monkeypatch.setattr(FakeServant, "__init__", lambda self, hello, *rest: made.append(hello))
     monkeypatch.setattr(FakeServant, "close", lambda self: None)
     with opened(Hello("g", 2, 3, patience=12.5)) as (client, _):
         assert client.hear() == Welcome()
