@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -129,12 +130,12 @@ def test_empty_parts(kind: str, size: int) -> None:
 
 @each_kind
 def test_parts_past_the_limit_of_a_message_are_split(kind: str, size: int) -> None:
-    def program(exchange: Exchange) -> None:
-        for n in (127, 128, 129, 12_500, 12_501, 40_000, 100_003):
+    def program(lengths: tuple[int, ...], exchange: Exchange) -> None:
+        for n in lengths:
             check_alltoallv(exchange, np.full((size, size), n), "uint64")
 
-    run_threads(kind, size, program, part_limit=1024)
-    run_threads(kind, size, program, part_limit=100_001)
+    run_threads(kind, size, partial(program, (127, 128, 129, 12_501)), part_limit=1024)
+    run_threads(kind, size, partial(program, (12_500, 12_501, 40_000, 100_003)), part_limit=100_001)
 
 
 @every_copy

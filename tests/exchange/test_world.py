@@ -53,7 +53,7 @@ def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.Mon
 
     (wrong, launches), (also_wrong, _) = together(2, work, mapped)
     assert wrong == also_wrong == 0
-    assert launches > 10
+    assert launches > 2  # one for each millisecond that a fast machine waits
 
 
 @pytest.mark.parametrize(("size", "rounds", "mapped"), [(1, 30_000, True), (3, 300, True), (3, 100, "hosts")])

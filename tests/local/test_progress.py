@@ -81,7 +81,8 @@ def test_a_build_shows_its_stages(noted, monkeypatch):
     real = Updates.apply
     monkeypatch.setattr(Updates, "apply", lambda *args, **how: time.sleep(0.2) or real(*args, **how))
     with DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 1], "target": [1, 2]})):
-        assert {(what, now.words) for what, now in noted.drawn} == {("from_pandas", "inserting 2 edges")}
+        # a slow machine shows what comes before it, too
+        assert ("from_pandas", "inserting 2 edges") in {(what, now.words) for what, now in noted.drawn}
     assert noted.ended == 1
 
 

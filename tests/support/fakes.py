@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -69,17 +69,23 @@ class FakeServant:
     def live(self, state: ShardState) -> ShardState:
         return state._replace(epoch=self.epoch, edges=10 * self.epoch, operations=30 * self.epoch, seconds=0.25)
 
-    def __init__(
-        self, hello: Hello, aborted: Callable[[], bool], log: list[str], votes: Votes | None = None
-    ) -> None:
+    def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str], votes: Votes | None = None) -> None:
         self.hello, self.rank, self.aborted, self.log, self.votes = hello, hello.rank, aborted, log, votes or Votes()
         self.epoch, self.in_doubt, self.broken, self.undecided = 0, False, None, 0
         self.exchanges: list[int] = []
         self.left, self.reserved = 1 << 62, 0
+        self.ended, self.stands = Counter[str](), False  # calls by name; True where one waits
 
     def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any]]:
         self.log.append(method)
-        return partial(getattr(self, method), attempt=attempt)
+
+        def called(**args: Any) -> dict[str, Any]:
+            try:
+                return getattr(self, method)(attempt=attempt, **args)
+            finally:
+                self.ended[method] += 1
+
+        return called
 
     def with_rank(self, error: BaseException) -> BaseException:
         return error
@@ -179,11 +185,20 @@ class FakeServant:
     def wait(self, attempt: int, ranks: Iterable[int] = (), seconds: float = 60.0, **share: Any) -> dict[str, Any]:
         """What waiting in an exchange looks like: until aborted."""
         end = time.monotonic() + seconds
-        while self.rank in ranks and time.monotonic() < end:
-            if self.aborted():
-                raise Aborted(f"rank {self.rank} was told to")
-            time.sleep(0.02)
+        with self._standing():
+            while self.rank in ranks and time.monotonic() < end:
+                if self.aborted():
+                    raise Aborted(f"rank {self.rank} was told to")
+                time.sleep(0.02)
         return {}
+
+    @contextmanager
+    def _standing(self) -> Iterator[None]:
+        self.stands = True
+        try:
+            yield
+        finally:
+            self.stands = False
 
     def fail(self, attempt: int, ranks: Iterable[int], others_wait: bool = True, **share: Any) -> dict[str, Any]:
         if self.rank in ranks:
@@ -196,7 +211,8 @@ class FakeServant:
         """A kernel that polls nothing; or a user's function of this name."""
         self.busy = busy
         if self.rank in ranks:
-            time.sleep(seconds)
+            with self._standing():
+                time.sleep(seconds)
         self.busy = None
         return {}
 
@@ -363,6 +379,12 @@ def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tupl
         for worker in workers:
             worker.stop()
         client.stop()
+
+
+def called(workers: Iterable[FakeWorker], method: str) -> bool:
+    """Whether each rank waits in a call, or has ended one of this name."""
+    servants = [worker.session.thread._servant for worker in workers]
+    return all(servant is not None and (servant.stands or servant.ended[method]) for servant in servants)
 
 
 def by_comm(coordinator: Any) -> list[str]:

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 import pytest
-from fakes import FakeServant, fake_cluster
-from interrupts import after, ctrl_c, when
+from fakes import FakeServant, called, fake_cluster
+from interrupts import ctrl_c, when
 from patience import patience
 
 from mgraph.errors import CapacityError, GraphLost, StoreError
@@ -39,7 +39,7 @@ def test_all_ranks_fail_alike_and_nothing_is_aborted():
 def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
     with fake_cluster(2) as (coordinator, workers):
         began = time.monotonic()
-        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(lambda: called(workers, "wait"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
         assert time.monotonic() - began < patience(2)
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
@@ -47,17 +47,17 @@ def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
 
 
 def test_keyboard_interrupt_while_a_rank_polls_nothing():
-    with fake_cluster(2) as (coordinator, _):
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+    with fake_cluster(2) as (coordinator, workers):
+        with when(lambda: called(workers, "deaf"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("deaf", {"ranks": [1], "seconds": 3.5})
         assert len(coordinator.call("echo_together")) == 2  # waits for the rank to come back
 
 
 def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
-    with fake_cluster(2) as (coordinator, _):
+    with fake_cluster(2) as (coordinator, workers):
         began, slow = time.monotonic(), patience(1.5)
         with (
-            after(0.2, ctrl_c),
+            when(lambda: called(workers, "deaf"), ctrl_c),
             when(lambda: coordinator.exchange.aborting, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
@@ -72,8 +72,8 @@ def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
 
 def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
     """The client's thread may have left before its event loop heard of the interrupt."""
-    with fake_cluster(2) as (coordinator, _):
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+    with fake_cluster(2) as (coordinator, workers):
+        with when(lambda: called(workers, "wait"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
         assert not coordinator.exchange.aborting
         assert coordinator.status.unsettled
@@ -86,7 +86,7 @@ def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
 
 def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
     with fake_cluster(3) as (coordinator, workers):
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(lambda: called(workers, "vote"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
         assert coordinator.status.epoch == 1
         assert [state.epoch for state in coordinator.status.states] == [1, 1, 1]
@@ -108,8 +108,8 @@ def test_two_waits_for_the_same_release_judge_once():
 
 
 def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
-    with fake_cluster(2) as (coordinator, _):
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+    with fake_cluster(2) as (coordinator, workers):
+        with when(lambda: called(workers, "vote"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [], "doubting": [0]})
         assert coordinator.status.epoch == 0
         coordinator.call("resolve", {"changes": 1})  # none is in doubt any more
@@ -135,11 +135,11 @@ def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
 
 
 def test_a_change_that_cannot_be_refused_is_told_and_the_graph_goes_on():
-    with fake_cluster(2) as (coordinator, _):
+    with fake_cluster(2) as (coordinator, workers):
         with pytest.raises(StoreError, match="whether the store has it"):
             coordinator.call("refusal_fails_together")
         assert [state.undecided for state in coordinator.status.states] == [1, 1]
-        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(lambda: called(workers, "wait"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
         assert len(coordinator.call("echo_together")) == 2  # the interrupted call was another
 
@@ -147,8 +147,8 @@ def test_a_change_that_cannot_be_refused_is_told_and_the_graph_goes_on():
 @pytest.mark.parametrize("others", ["wait", "doubt"])
 def test_an_interrupted_change_that_cannot_be_refused_loses_the_graph(others):
     """No read says that the change is not there: the store may have it."""
-    with fake_cluster(2) as (coordinator, _):
-        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+    with fake_cluster(2) as (coordinator, workers):
+        with when(lambda: called(workers, "refusal_fails"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("refusal_fails_together", {"others": others})
         with pytest.raises(GraphLost, match="whether the store has it .* acknowledged by all is 0"):
             coordinator.call("echo")
@@ -157,7 +157,7 @@ def test_an_interrupted_change_that_cannot_be_refused_loses_the_graph(others):
 
 def test_a_rank_that_polls_nothing_for_longer_than_the_patience_loses_the_graph():
     with fake_cluster(2, patience=1.0) as (coordinator, workers):
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(lambda: called(workers, "deaf"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("deaf", {"ranks": [1], "seconds": 4})
         what = rf"ranks \[1\], the workers at {workers[1].address}, have not returned .* within 1 s"
         with pytest.raises(GraphLost, match=what):
@@ -168,9 +168,9 @@ def test_the_exchange_of_a_rank_does_not_end_as_it_should_and_the_vote_is_known_
     def fail(self: FakeServant) -> None:
         raise OSError("no such device any more")
 
-    with fake_cluster(2) as (coordinator, _):
+    with fake_cluster(2) as (coordinator, workers):
         monkeypatch.setattr(FakeServant, "settle", fail)
-        with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
+        with when(lambda: called(workers, "vote"), ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1]})
         assert coordinator.status.epoch == 1
         assert [state.epoch for state in coordinator.status.states] == [1, 1]
