@@ -29,7 +29,7 @@ SHARES = {
     "interrupts": 1,
     "left behind": 1,
 }
-SEEDS = 1_000  #: of `make test`: 1,300,000 events
+SEEDS = 1_500  #: of `make test`: 2,000,000 events
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 PART = 200  #: of a test of the slow set, all shapes together: seconds
 #: faults that take seconds to find
