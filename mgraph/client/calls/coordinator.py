@@ -136,7 +136,7 @@ class Coordinator:
         return self._graph_lock is None or self._graph_lock.held
 
     def _share(self) -> None:
-        self._graph_lock = GraphLock(self.runner, self.sessions, self.exchange, self._flying)
+        self._graph_lock = GraphLock(self.runner, self.sessions, self.exchange, self._send_lock, self._flying)
         self.exchange.shared = True
 
     def call(

@@ -14,6 +14,7 @@ from typing import Any
 
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.loop_runner import LoopRunner
+from mgraph.client.calls.send_lock import SendLock
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.plain import pack, unpack
@@ -44,14 +45,22 @@ class GraphLock:
     runner : LoopRunner
     sessions : Sessions
     exchange : ExchangeLifecycle
+    send_lock : SendLock
+        Calls are sent with it. What is being sent is sent before the graph's lock is returned.
     flying : collection of tasks
-        The batches in flight, which end before the lock is returned.
+        The batches in flight, which end before the lock is returned, too.
     """
 
     def __init__(
-        self, runner: LoopRunner, sessions: Sessions, exchange: ExchangeLifecycle, flying: Collection[asyncio.Task[Any]]
+        self,
+        runner: LoopRunner,
+        sessions: Sessions,
+        exchange: ExchangeLifecycle,
+        send_lock: SendLock,
+        flying: Collection[asyncio.Task[Any]],
     ) -> None:
-        self._runner, self._sessions, self._exchange, self._flying = runner, sessions, exchange, flying
+        self._runner, self._sessions, self._exchange = runner, sessions, exchange
+        self._send_lock, self._flying = send_lock, flying
         self._lock, self._depth = threading.RLock(), 0
         # The number of its `Turn`; Ctrl-C may leave it set. `_mutex` guards it, and whether a thread uses the lock.
         self._mutex = threading.Lock()
@@ -200,13 +209,15 @@ class GraphLock:
         """Return the lock with the ranks' states for the next holder."""
         state = None
         try:
-            # The next holder must find no call under way.
-            while self._flying:
-                await asyncio.wait(self._flying)
-            await self._exchange.wait_for_aborts()
-            self._exchange.check()
-            if self._knows:
-                state = self.packed_state(self._exchange, self._sessions)
+            # The next holder must find no call under way: after Ctrl-C the queue of a pipeline may still be connecting
+            # the exchange.
+            async with self._send_lock:
+                while self._flying:
+                    await asyncio.wait(self._flying)
+                await self._exchange.wait_for_aborts()
+                self._exchange.check()
+                if self._knows:
+                    state = self.packed_state(self._exchange, self._sessions)
         except MgraphError:  # the next holder finds out
             pass
         finally:

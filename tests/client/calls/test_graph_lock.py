@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
-from fakes import FakeWorker, LoopThread, by_comm, fake_cluster, wait_for
+from fakes import FakeServant, FakeWorker, LoopThread, by_comm, fake_cluster, sending, wait_for
+from interrupts import ctrl_c, when
 from patience import patience
 
+from mgraph.batch import COLUMNS
+from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls import graph_lock
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
@@ -186,6 +190,38 @@ def test_a_turn_that_is_not_used_is_given_back():
         first.call("update")
         lock = workers[0].table.published[("g", 0)].lock
         assert wait_for(lambda: lock._holder is None, 5)
+
+
+def test_a_turn_is_not_given_back_while_a_queued_batch_is_being_sent(monkeypatch):
+    """Ctrl-C ends the pipeline, but not the connecting of the exchange, which its event loop has begun."""
+    begun, goes_on, errors = threading.Event(), threading.Event(), []
+
+    def connect_exchange(self: FakeServant, attempt: int, addresses: list[bytes]) -> dict[str, Any]:
+        begun.set()
+        goes_on.wait(10)
+        return {}
+
+    def ask() -> None:
+        try:
+            other.call("echo_together")
+        except MgraphError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(FakeServant, "connect_exchange", connect_exchange)
+    with two() as (first, other, workers):
+        batch = {"src": np.zeros(1, np.uint32), "dst": np.zeros(1, np.uint32), **dict.fromkeys(COLUMNS[2:])}
+        pipe = Pipeline(first, sending(first), 1 << 20)
+        with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt), pipe:
+            pipe.update(batch)
+            goes_on.wait(10)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert wait_for(lambda: bool(workers[0].table.published[("g", 0)].lock._waiting))
+        goes_on.set()
+        thread.join(10)
+        assert errors == []
+        assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]
+        assert epochs(first) == [0, 0]
 
 
 def test_a_failed_call_of_one_client_is_over_for_the_other():
