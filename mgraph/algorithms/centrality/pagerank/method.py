@@ -98,7 +98,7 @@ def pagerank(
         to 8 per vertex of the whole graph; on CPUs 4 to 16. In-edges that the graph does not store are made for the
         call, which takes 32 bytes per arc meanwhile. If there is too little memory for that, 12 bytes per own vertex
         suffice, and 8, on several workers 16, on CPUs 24, per vertex of the whole graph.
-        `centrality.pagerank.program.run` lists it all.
+        `mgraph.algorithms.centrality.pagerank.program.run` lists each array.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
