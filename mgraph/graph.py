@@ -66,10 +66,10 @@ class DynamicGraph(Properties):
         that it grows to is ``16 * vertices + 2**20``, or 32 times the batch's edges if that is more. `pipeline` takes
         only existing ids, and so does `ingest`, except for the first edges of a graph with ``keys="auto"``.
     keys : "int64" | "string" | None | "auto"
-        The users' names of vertices. "int64" and "string": keys, which are any integers of 64 bits, or strings; each new
-        key is a new vertex. None: the ids 0, 1 and so on. "auto": a graph with `n_vertices` has no keys; otherwise
-        the first edges decide. Strings become keys, and so do integers, unless all lie in
-        ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result uses keys, except for
+        The users' names of vertices. "int64" and "string": keys, which are any integers of 64 bits, or strings; each
+        new key is a new vertex. None: the ids 0, 1 and so on. "auto": a graph with `n_vertices` has no keys; otherwise
+        the first edges decide. Strings become keys, and so do integers, unless all lie in ``0 .. 4 * n + 1024``, where
+        n is the number of different ones. In a graph with keys every input and every result uses keys, except for
         ``to_numpy()``, where vertices are positions in `vertices`. A deletion adds no vertex: an edge with an unknown
         end counts as missing.
     structure : str
@@ -91,19 +91,20 @@ class DynamicGraph(Properties):
         Store the in-edges of a directed graph too, which doubles its memory. Pull-based PageRank, bottom-up BFS and
         ``bfs(direction="in")`` use them.
     order : "degree" or array of ints, shape (n_vertices,), optional
-        The internal numbering of the vertices. Each worker owns a range of the internal ids; calls take and return users'
-        ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the first
-        `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the workers
-        in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the workers have
-        about equally many edges. Of vertices of equal degree each worker gets consecutive ones.
+        The internal numbering of the vertices. Each worker owns a range of the internal ids; calls take and return
+        users' ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the
+        first `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the
+        workers in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the
+        workers have about equally many edges. Of vertices of equal degree each worker gets consecutive ones.
     balance : None, "vertices" or array of ints, shape (n_vertices,)
         The partition of the vertices into the workers' ranges: equally many vertices each (None, "vertices"), or about
         equal work each, given the degree of every vertex.
     workers : list of str, optional
         Addresses of the workers that hold the graph, at most 64. Default: all workers of the cluster.
     exchange : "auto" | "loopback" | "peer" | "peer+tcp" | "peer+ucx" | "tcp" | "ucx"
-        The way in which the workers communicate. "auto" chooses peer between workers that can map each other's memory, as those of
-        one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with TLS.
+        The way in which the workers communicate. "auto" chooses peer between workers that can map each other's memory,
+        as those of one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with
+        TLS.
     device : "auto" | "cpu" | "cuda"
         Where the graph is stored. "auto" chooses GPUs if every worker has one.
     reserve : int

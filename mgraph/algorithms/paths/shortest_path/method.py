@@ -26,7 +26,8 @@ def shortest_path(self: Runs[Any], source: int | str, target: int | str, weight:
     Returns
     -------
     list of int or str
-        Ids or keys, in the order of the path. Among several shortest paths, the choice is always the same; it depends on the graph's internal order.
+        Ids or keys, in the order of the path. Among several shortest paths, the choice is always the same; it depends
+        on the graph's internal order.
 
     Raises
     ------
