@@ -320,7 +320,7 @@ class VertexLabels(VertexValues):
 
 
 class VertexIds(VertexLabels):
-    """A result whose values are vertices by internal id, such as the predecessor of each; used like `VertexLabels`."""
+    """A result whose values are vertices, such as the predecessor of each vertex; used like `VertexLabels`."""
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         numbering = self._remote.numbering
