@@ -106,7 +106,7 @@ class DynamicGraph(Properties):
         as those of one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with
         TLS.
     device : "auto" | "cpu" | "cuda"
-        Where the graph is stored. "auto" chooses GPUs if every worker has one.
+        The device that stores the graph. "auto" chooses GPUs if every worker has one.
     reserve : int
         Bytes of GPU memory that each worker allocates at creation and keeps for the graph until `close`, so that
         batches do not wait for the driver's allocations. Ignored on the CPU.

@@ -54,7 +54,7 @@ def update(
     Returns
     -------
     UpdateReport
-        How many edges were inserted, updated, deleted and missing, the new epoch, and the seconds it took.
+        The numbers of edges inserted, updated, deleted and missing, the new epoch, and the seconds of the call.
 
     Raises
     ------

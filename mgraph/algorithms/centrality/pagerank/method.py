@@ -66,9 +66,9 @@ def pagerank(
     nstart : optional
         Another name of `start`.
     dangling : "uniform" | "personalization" | "drop", mapping, pandas.Series or array, optional
-        Where a walk goes from a vertex without out-edges: to all vertices equally; like `personalization`; nowhere, so
-        that ranks sum to less than 1, as in the GAP benchmark; or by these numbers, scaled to sum to 1. The default is
-        "personalization", as in NetworkX.
+        The destination of a walk from a vertex without out-edges: all vertices equally; those of `personalization`;
+        none, so that ranks sum to less than 1, as in the GAP benchmark; or a vertex by these numbers, scaled to sum to
+        1. The default is "personalization", as in NetworkX.
     weight : bool
         Let a walk choose among a vertex's edges in proportion to their weights; by default equally.
     decay : float or timedelta, optional
