@@ -130,7 +130,7 @@ def choose(
         if count > len(named):
             raise DeviceError(f"workers is {count} and this machine has {len(named)} usable GPUs; a worker needs one")
         named, share, threads = named[:count], 1, threads
-        count_why, threads_why = "one a GPU", "the kernels run on the GPU, under one thread a graph"
+        count_why, threads_why = "one per GPU", "the kernels run on the GPU, under one thread per graph"
         memory_why = "dask-cuda's default"
         pool_why = "mgraph takes its arrays from CuPy's pool; an RMM pool serves cuDF and the like"
     else:
@@ -139,7 +139,7 @@ def choose(
         named, count = (), workers or machine.cores
         share = max(1, machine.cores // count)
         memory_limit, memory_why = (memory_limit, asked) if memory_limit else (machine.memory // count, "equal shares")
-        count_why, threads_why = "one a core", "an equal share of the cores, which the kernels use"
+        count_why, threads_why = "one per core", "an equal share of the cores, which the kernels use"
         pool_why = "no GPUs"
 
     # Give each choice its reason.

@@ -96,7 +96,7 @@ def _link(nvml: Any, i: int, j: int) -> str:
     try:
         first, second = nvml.nvmlDeviceGetHandleByIndex(i), nvml.nvmlDeviceGetHandleByIndex(j)
         if nvml.nvmlDeviceGetP2PStatus(first, second, nvml.NVML_P2P_CAPS_INDEX_NVLINK) == nvml.NVML_P2P_STATUS_OK:
-            return f"NVLink, {min(_active(nvml, first), _active(nvml, second))} links a GPU"
+            return f"NVLink, {min(_active(nvml, first), _active(nvml, second))} links per GPU"
         level = nvml.nvmlDeviceGetTopologyCommonAncestor(first, second)
     except nvml.NVMLError:
         return "unknown"

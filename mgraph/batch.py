@@ -56,7 +56,7 @@ class EdgeBatch:
         ignored, but none may be missing. If an edge occurs more than once, its last time counts. Stored as int64[n],
         or as datetime64[n] in the given unit.
     labels : mapping of str to str, optional
-        What messages call the columns; by default as these arguments.
+        The names of the columns in messages; by default those of these arguments.
 
     Raises
     ------

@@ -50,9 +50,8 @@ __all__ = ["DynamicGraph", "UpdateReport"]
 class DynamicGraph(Properties):
     """Dynamic graph with unique edges and optional float32 weights.
 
-    It changes in batches, and lives in this process or on the workers of a Dask cluster.
-
-    Algorithms run on the graph as it is after the last committed batch.
+    It changes in batches, in this process or on the workers of a Dask cluster. Algorithms run on the graph as it is
+    after the last committed batch.
 
     Parameters
     ----------
@@ -67,10 +66,10 @@ class DynamicGraph(Properties):
         that it grows to is ``16 * vertices + 2**20``, or 32 times the batch's edges if that is more. `pipeline` takes
         only existing ids, and so does `ingest`, except for the first edges of a graph with ``keys="auto"``.
     keys : "int64" | "string" | None | "auto"
-        How users name vertices. "int64" and "string": by keys, which are any integers of 64 bits, or strings; each new
-        key is a new vertex. None: by the ids 0, 1 and so on. "auto": a graph with `n_vertices` has no keys; otherwise
-        the first edges decide. Strings become keys, and so do integers, unless all lie in
-        ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result uses keys, except for
+        The users' names of vertices. "int64" and "string": keys, which are any integers of 64 bits, or strings; each
+        new key is a new vertex. None: the ids 0, 1 and so on. "auto": a graph with `n_vertices` has no keys; otherwise
+        the first edges decide. Strings become keys, and so do integers, unless all lie in ``0 .. 4 * n + 1024``, where
+        n is the number of different ones. In a graph with keys every input and every result uses keys, except for
         ``to_numpy()``, where vertices are positions in `vertices`. A deletion adds no vertex: an edge with an unknown
         end counts as missing.
     structure : str
@@ -92,21 +91,22 @@ class DynamicGraph(Properties):
         Store the in-edges of a directed graph too, which doubles its memory. Pull-based PageRank, bottom-up BFS and
         ``bfs(direction="in")`` use them.
     order : "degree" or array of ints, shape (n_vertices,), optional
-        How vertices are numbered internally. Each worker owns a range of the internal ids; calls take and return users'
-        ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the first
-        `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the workers
-        in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the workers have
-        about equally many edges. Of vertices of equal degree each worker gets consecutive ones.
+        The internal numbering of the vertices. Each worker owns a range of the internal ids; calls take and return
+        users' ids only. An array gives the internal id of each vertex and must be a permutation. With "degree", the
+        first `insert`, `update` or `ingest` that leaves edges is followed by a `reorder`: vertices are dealt to the
+        workers in turn, by descending degree. PageRank's and BFS's values for hubs then share cache lines, and the
+        workers have about equally many edges. Of vertices of equal degree each worker gets consecutive ones.
     balance : None, "vertices" or array of ints, shape (n_vertices,)
-        How vertices are split into the workers' ranges: equally many vertices each (None, "vertices"), or about equal
-        work each, given the degree of every vertex.
+        The partition of the vertices into the workers' ranges: equally many vertices each (None, "vertices"), or about
+        equal work each, given the degree of every vertex.
     workers : list of str, optional
         Addresses of the workers that hold the graph, at most 64. Default: all workers of the cluster.
     exchange : "auto" | "loopback" | "peer" | "peer+tcp" | "peer+ucx" | "tcp" | "ucx"
-        How the workers communicate. "auto" chooses peer between workers that can map each other's memory, as those of
-        one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with TLS.
+        The way in which the workers communicate. "auto" chooses peer between workers that can map each other's memory,
+        as those of one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with
+        TLS.
     device : "auto" | "cpu" | "cuda"
-        Where the graph is stored. "auto" chooses GPUs if every worker has one.
+        The device that stores the graph. "auto" chooses GPUs if every worker has one.
     reserve : int
         Bytes of GPU memory that each worker allocates at creation and keeps for the graph until `close`, so that
         batches do not wait for the driver's allocations. Ignored on the CPU.
@@ -134,9 +134,9 @@ class DynamicGraph(Properties):
         A folder in which every change is logged: on a file system that all workers share, or with ``disks="local"`` on
         a disk of each worker. It must not hold a store yet: `DynamicGraph.open` opens one.
     sync : "always" | "background"
-        When a change is acknowledged: once it is on the disk of every worker ("always"), or once it is written, while
-        another thread syncs it to the disk ("background"). In the background, a machine that stops may lose the epochs
-        after `durable_epoch`; a killed process loses none.
+        The point at which a change is acknowledged: once it is on the disk of every worker ("always"), or once it is
+        written, while another thread syncs it to the disk ("background"). In the background, a machine that stops may
+        lose the epochs after `durable_epoch`; a killed process loses none.
     **logging
         Further options of the store:
 

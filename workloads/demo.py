@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, metavar="N", help="worker processes (default: 2, or 1 where there is one GPU)")
     add_device(parser)
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--batch", type=int, default=50_000, metavar="N", help="changes a batch (default: %(default)s)")
+    add("--batch", type=int, default=50_000, metavar="N", help="changes per batch (default: %(default)s)")
     add("--target", default="libc6", metavar="NAME", help="the package that others may need (default: %(default)s)")
     add("--data", type=Path, default=DATA, metavar="FILE", help="another stream with times 0, 1, 2 and names")
 

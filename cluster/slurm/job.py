@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--scale", type=int, default=20, metavar="S", help="2**S vertices (default: %(default)s)")
-    add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
+    add("--batch", type=int, default=1_000_000, metavar="N", help="edges per batch (default: %(default)s)")
     add("--batches", type=int, default=10, metavar="K", help="(default: %(default)s)")
     options = parser.parse_args()
     # Connect to the workers that the batch job started.

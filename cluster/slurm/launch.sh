@@ -50,7 +50,7 @@ rm -f "$MGRAPH_SCHEDULER_FILE"  # one of an earlier job would lead the workers a
 scheduler=$!
 
 case ${MGRAPH_DEVICE:-gpu} in
-  gpu) worker=(cuda worker --device-memory-limit 0) ;;  # one a GPU; graphs are no Dask data: nothing to spill
+  gpu) worker=(cuda worker --device-memory-limit 0) ;;  # one per GPU; graphs are no Dask data: nothing to spill
   cpu) worker=(worker --nworkers "$per_node" --nthreads "${MGRAPH_THREADS:-1}") ;;
   *) echo "MGRAPH_DEVICE is $MGRAPH_DEVICE; it is gpu or cpu" >&2; exit 2 ;;
 esac

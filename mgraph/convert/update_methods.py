@@ -54,7 +54,7 @@ def update(
     Returns
     -------
     UpdateReport
-        How many edges were inserted, updated, deleted and missing, the new epoch, and the seconds it took.
+        The numbers of edges inserted, updated, deleted and missing, the new epoch, and the seconds of the call.
 
     Raises
     ------
@@ -102,8 +102,6 @@ def insert(
     An edge that exists, or comes twice, keeps the last weight and time, unless the graph has another `combine`. In an
     undirected graph ``(u, v)`` and ``(v, u)`` are the same edge, so the last of the two counts.
 
-    Returns and errors are those of `update`.
-
     Parameters
     ----------
     src, dst : array-like, shape (n,), or one vertex each
@@ -114,7 +112,21 @@ def insert(
     time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
         The times, in a graph with `times`; for a table, the name of their column, "time" by default.
     source, target : str, optional
-        The columns of a table with the ends, as in `update`.
+        The columns of a table with the ends; by default "source" and "target", or "src" and "dst".
+
+    Returns
+    -------
+    UpdateReport
+        With ``.inserted`` and ``.updated``, the numbers of new edges and of edges that existed, and ``.epoch``.
+
+    Raises
+    ------
+    InvalidBatch, UnknownVertex, CapacityError, WorkerLost, GraphLost, GraphClosed
+        The errors of `update`.
+
+    Notes
+    -----
+    O(n log n) in total for n edges, divided over the workers.
 
     Examples
     --------
@@ -130,9 +142,37 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, with the arguments of `insert`. Ignores weights and times of a table.
+    """Delete edges: arrays, pairs, a single edge, or a table's rows.
 
-    Returns and errors are those of `update`.
+    Deleting an edge that does not exist is no error, and counts as missing. Weights and times of a table are ignored.
+
+    Parameters
+    ----------
+    src, dst, source, target
+        The ends, or a table and its columns, as in `insert`.
+
+    Returns
+    -------
+    UpdateReport
+        With ``.deleted`` and ``.missing``, the numbers of edges that existed and that did not, and ``.epoch``.
+
+    Raises
+    ------
+    InvalidBatch, UnknownVertex, CapacityError, WorkerLost, GraphLost, GraphClosed
+        The errors of `update`.
+
+    Notes
+    -----
+    O(n log n) in total for n edges, divided over the workers.
+
+    Examples
+    --------
+    >>> from mgraph import DynamicGraph
+    >>> g = DynamicGraph(n_vertices=3)
+    >>> report = g.insert([0, 1], [1, 2])
+    >>> report = g.delete([0, 2], [1, 0])
+    >>> report.deleted, report.missing
+    (1, 1)
     """
     done: UpdateReport = self._updates.apply(_edges_of(self, src, dst, None, -1, None, source, target))
     return done

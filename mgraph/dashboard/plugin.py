@@ -79,11 +79,21 @@ def _take(samples: Samples, scheduler: Any) -> None:
     samples.take(time.time(), {address: state.metrics for address, state in scheduler.workers.items()})
 
 
-def add_page(client: Client) -> str:
+def add_page(client: Client) -> Any:
     """Add the page ``/mgraph`` to the dashboard, and return its address.
 
     The scheduler needs mgraph and Bokeh (the extra ``dashboard``). Adding the page again changes nothing. A scheduler
     started with ``dask scheduler --preload mgraph.dashboard`` has the page from the start.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        With an asynchronous client, await this function.
+
+    Returns
+    -------
+    str
+        The page's address.
 
     Raises
     ------
@@ -96,8 +106,13 @@ def add_page(client: Client) -> str:
     >>> add_page(client)  # doctest: +SKIP
     'http://127.0.0.1:8787/mgraph'
     """
+    return client.sync(_add_page, client)
+
+
+async def _add_page(client: Client) -> str:
+    """Add the page, on the client's event loop."""
     try:
-        client.register_plugin(MgraphPage())
+        await client.register_plugin(MgraphPage())
     except Exception as error:  # the scheduler passes on errors of all kinds
         raise MgraphError(
             f'the page cannot be added: {error}; install "dask-mgraph[cluster,dashboard]" on the scheduler'

@@ -25,7 +25,7 @@ class KeyArray:
     ----------
     kind : "int64" | "string"
     device : Device
-        Where the keys are; the host for strings.
+        The device of the keys; the host for strings.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ class KeyTable:
     ----------
     kind : "int64" | "string"
     device : Device
-        Where keys are looked up; the host for strings.
+        The device that looks keys up; the host for strings.
     names : KeyArray, optional
         Initial keys, which must differ.
 

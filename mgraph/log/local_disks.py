@@ -83,7 +83,7 @@ class LocalStore(Store):
     graph : str
         The id of the graph that opens it.
     who : str
-        What messages call the process of this rank.
+        The name of this rank's process in messages.
     files : Files, optional
     """
 

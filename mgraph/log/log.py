@@ -109,7 +109,7 @@ class Log:
     snapshot : callable
         Takes a snapshot; see `mgraph.worker.commit.ballot.RecordLog`.
     busy : callable
-        Whether one is being written.
+        True while one is being written.
     safe : Future or None
         Ends when the last change that was begun `ahead` is on the disk.
     """

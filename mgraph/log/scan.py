@@ -33,7 +33,7 @@ class Scan:
     broken : str or None
         The file and the offset of a damaged record that had been synced, after which nothing is read.
     exists : bool
-        Whether there is a log at all.
+        True if there is a log.
     last : str or None
         The path of the last segment.
     nbytes : int

@@ -220,9 +220,9 @@ class _LeftTail:
     Attributes
     ----------
     known : bool
-        Whether it is complete, and of this version. Else it has no attributes but `useless`.
+        True if it is complete and of this version. Otherwise it has no attributes but `useless`.
     useless : bool
-        Whether it is not complete, and so of a process that makes it, or has ended meanwhile.
+        True if it is not complete: a process is making it, or ended meanwhile.
     """
 
     def __init__(self, path: str) -> None:

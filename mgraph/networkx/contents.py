@@ -64,7 +64,7 @@ class Contents:
     attribute : hashable or None
         The name of the edge attribute; None as long as no edge has one.
     whole, exact : bool
-        Whether all values so far were integers up to `EXACT`, and whether float32 has held all of them exactly.
+        True if all values so far were integers up to `EXACT`, and if float32 has held all of them exactly.
     merged : "sum" | "least" | None
         The rule that merged parallel edges; None if the graph had none.
     edits, version : int

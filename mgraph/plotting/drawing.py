@@ -57,7 +57,7 @@ def draw(
     seed : int
         The seed of the sample and of the layout.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default in a new figure.
+        The axes to draw in; by default those of a new figure.
 
     Returns
     -------

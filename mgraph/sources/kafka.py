@@ -54,7 +54,7 @@ class Kafka:
     idle : float, optional
         Seconds without a message after which the source ends; without it, it does not end.
     on_error : "raise" | "skip"
-        What to do with a message that is null or that `decode` refuses. "raise" raises a `ReadError` that names topic,
+        The treatment of a message that is null or that `decode` refuses. "raise" raises a `ReadError` that names topic,
         partition and offset. "skip" logs the message, counts it in `skipped`, and goes on.
 
     Attributes

@@ -22,10 +22,21 @@ _BOOL = np.dtype(bool)
 
 @dataclass(frozen=True, init=False)
 class Csr:
-    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None.
+    """Rows of a graph in compressed form (CSR): row i is ``dst[offsets[i] : offsets[i + 1]]``.
 
-    On the structure's device. Results of `k_hop` also have `hop`, int32[m]. Rows of a graph with times may have `time`,
-    int64[m] or datetime64[m].
+    The arrays of a graph are in host memory, those of a structure on its device.
+
+    Attributes
+    ----------
+    offsets : int64[n + 1]
+    dst : uint32[m]
+        The other end of each edge; in a graph with keys int64[m] or str objects.
+    weight : float32[m] or None
+        None in an unweighted graph.
+    hop : int32[m] or None
+        The distance from the source, in a result of `k_hop`.
+    time : int64[m], datetime64[m] or None
+        The time of each edge, in a graph with times.
     """
 
     offsets: Array

@@ -61,7 +61,7 @@ def as_ids(values: Any, name: str) -> Any:
     values : array, sequence, or column of pandas, Polars, cuDF or Arrow
         Whole numbers of any dtype: floats too, and Python objects.
     name : str
-        What messages call the column.
+        The name of the column in messages.
 
     Raises
     ------

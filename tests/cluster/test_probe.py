@@ -109,7 +109,7 @@ def test_gpus_and_links_by_nvml(monkeypatch):
     assert [gpu["name"] for gpu in gpus] == [f"NVIDIA H200 {index}" for index in range(4)]
     assert gpus[1] == {"name": "NVIDIA H200 1", "memory_bytes": 140 << 30, "driver": "580.1", "uuid": "GPU-1"}
     links = {tuple(one["gpus"]): one["link"] for one in facts.links(4)}
-    assert links[0, 1] == "NVLink, 17 links a GPU"
+    assert links[0, 1] == "NVLink, 17 links per GPU"
     assert links[0, 2] == "PCIe, one host bridge"
     assert links[1, 2] == "PCIe, across NUMA nodes"
     assert links[0, 3] == links[1, 3] == links[2, 3] == "unknown"
@@ -155,13 +155,13 @@ def test_text_of_a_machine_with_gpus():
         {
             "gpus": [{"name": "NVIDIA H200", "memory_bytes": 139 << 30, "driver": "580.1", "uuid": "GPU-0"}] * 2,
             "usable_gpus": ["0", "1"],
-            "links": [{"gpus": [0, 1], "link": "NVLink, 18 links a GPU"}],
+            "links": [{"gpus": [0, 1], "link": "NVLink, 18 links per GPU"}],
             "ucx": {"version": "1.21.0", "ucxx": "0.52", "cuda": True, "transports": {"cuda_ipc": ["cuda"]}},
             "versions": {"python": "3.11"},
             "host": {"system": "Linux", "cores": 2, "memory_bytes": 1, "memory_free_bytes": 1, "compiler": "g++ 12"},
             "choice": {
                 "device": "gpu", "workers": 2, "gpus": ["0", "1"], "memory_limit": None,
-                "why": {"device": "CuPy sees 2 GPUs", "workers": "one a GPU"},
+                "why": {"device": "CuPy sees 2 GPUs", "workers": "one per GPU"},
             },
         }
     )  # fmt: skip

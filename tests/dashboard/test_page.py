@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from urllib.request import urlopen
@@ -113,6 +114,21 @@ def test_values_that_change_are_drawn_and_graphs_are_counted():
     assert title.text.startswith("<b>2 graphs, 10 edges, ")
     assert table.source.data["graph"] == ["g", "h"]
     assert table.source.data["copy_of"] == ["f", "f"]
+
+
+def test_an_asynchronous_client_awaits_the_page():
+    pytest.importorskip("bokeh")
+
+    async def main():
+        async with (
+            LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", asynchronous=True) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            address = await add_page(client)
+            assert "mgraph-page" in cluster.scheduler.plugins
+            return address
+
+    assert asyncio.run(main()).endswith("/mgraph")
 
 
 def test_without_bokeh_the_error_says_what_to_install(monkeypatch):

@@ -16,6 +16,9 @@ def test_graphs_and_results_have_types(tmp_path: Path) -> None:
         assert_type(graph.insert(["ada"], ["grace"]), UpdateReport)
         assert type(assert_type(graph.pagerank(), VertexValues)) is VertexValues
         assert_type(graph.run("bfs", source="ada"), VertexValues)
+        assert_type(graph.bfs("ada"), VertexValues)
+        assert_type(graph.sssp("ada"), VertexValues)
+        assert graph.shortest_path("ada", "grace") == ["ada", "grace"]
         made = [assert_type(graph.subgraph(["ada"]), DynamicGraph), assert_type(graph.at(1), DynamicGraph)]
         made.append(assert_type(graph.copy(structure="csr"), DynamicGraph))
     made.append(assert_type(DynamicGraph.open(tmp_path / "store"), DynamicGraph))

@@ -49,6 +49,12 @@ def test_bytes_of_pagerank(loads: list[tuple[int, int]]) -> None:
     assert sum(total for _, total in loads) <= 14 * pagerank_bytes(1 << SCALE, 2)
 
 
+def test_the_default_tolerance_halves_the_bytes_of_pagerank(loads: list[tuple[int, int]]) -> None:
+    info = two_hosts("pagerank")
+    assert {share for share, _ in loads} == {0, pagerank_bytes(1 << SCALE, 2) / 2}
+    assert len(loads) >= info["iterations"]
+
+
 def test_bytes_and_meetings_of_a_search(loads: list[tuple[int, int]]) -> None:
     info = two_hosts("bfs", 0)
     bitmaps = [share for share, _ in loads if share]

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(structure=",".join(names()))
     add = parser.add_argument
     add("--measure", default=",".join(PARTS), metavar="A,B", help="what is measured (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add("--workers", type=int, metavar="N", help="worker processes (default: one per GPU, or one per core)")
     add("--graph", default="gpma+", metavar="S", help="structure of the graph on workers (default: %(default)s)")
     add("--part", type=int, default=1 << 24, metavar="N", help="edges a worker draws at once while building")
     add("--batch", type=int, default=1_000_000, metavar="N", help="edges of a batch (default: %(default)s)")

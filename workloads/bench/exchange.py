@@ -40,7 +40,7 @@ REDUCED = 1 << 14  #: bytes up to which allreduce is timed: it serves small host
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     add = parser.add_argument
-    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add("--workers", type=int, metavar="N", help="worker processes (default: one per GPU, or one per core)")
     add(
         "--exchange", default="auto", metavar="A,B", help="exchanges to measure, such as tcp,ucx (default: %(default)s)"
     )

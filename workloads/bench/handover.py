@@ -30,13 +30,13 @@ HELP = "edges a second from the client's memory, and the time of a result, by sh
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     add = parser.add_argument
-    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add("--workers", type=int, metavar="N", help="worker processes (default: one per GPU, or one per core)")
     add("--structure", default="gpma+", metavar="S", help="(default: %(default)s)")
     add("--vertices", type=int, default=1 << 24, metavar="N", help="a result has an int32 each (default: %(default)s)")
     add("--batch", type=int, default=4_000_000, metavar="N", help="edges of a batch (default: %(default)s)")
     add("--batches", type=int, default=8, metavar="N", help="of a pass (default: %(default)s)")
     add("--repeats", type=int, default=5, metavar="N", help="passes, and fetches of the result (default: %(default)s)")
-    add("--bytes", default="", metavar="B", help="shared memory a worker at most (default: the library's)")
+    add("--bytes", default="", metavar="B", help="shared memory per worker at most (default: the library's)")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     more = ", ".join(COMMUNITIES)
     add("--names", default=",".join(NAMES), metavar="A,B", help=f"what is followed, also {more} (default: %(default)s)")
-    add("--batches", default="1000,100000", metavar="N,N", help="edges a batch (default: %(default)s)")
+    add("--batches", default="1000,100000", metavar="N,N", help="edges per batch (default: %(default)s)")
     add("--kinds", default="inserts,mixed", metavar="A,B", help=f"of {', '.join(KINDS)} (default: %(default)s)")
     add("--repeats", type=int, default=20, metavar="N", help="batches of each size and kind (default: %(default)s)")
 

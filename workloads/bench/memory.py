@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_graph_arguments(parser)
     add("--resident", type=int, metavar="N", help="edges drawn for the build (default: all)")
-    add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
+    add("--batch", type=int, default=1_000_000, metavar="N", help="edges per batch (default: %(default)s)")
     add("--growth", type=float, default=2.0, metavar="X", help="grow to X times the edges built (default: %(default)s)")
 
 

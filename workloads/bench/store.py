@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
     add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: all)")
     add("--part", type=int, default=1 << 24, metavar="N", help="edges of a batch of these (default: %(default)s)")
-    add("--batch", type=int, default=1_000_000, metavar="N", help="edges a batch (default: %(default)s)")
+    add("--batch", type=int, default=1_000_000, metavar="N", help="edges per batch (default: %(default)s)")
     add("--batches", type=int, default=100, metavar="N", help="batches of each pass (default: %(default)s)")
     add("--pause", type=float, metavar="MS", help="one more pass, with so many ms between batches")
     add("--lag-bytes", type=int, default=256 << 20, metavar="N", help="of the stores (default: %(default)s)")

@@ -39,9 +39,9 @@ SLACK = 256 << 20  #: growth of a worker's memory outside the graph, at most, in
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add = parser.add_argument
-    add("--gpus", "--workers", dest="workers", type=int, metavar="N", help="workers (default: one a GPU, or a core)")
+    add("--gpus", "--workers", dest="workers", type=int, metavar="N", help="workers (default: one per GPU or core)")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices (default: %(default)s)")
-    add("--batch", type=int, default=1_000_000, metavar="N", help="operations a batch in all (default: %(default)s)")
+    add("--batch", type=int, default=1_000_000, metavar="N", help="operations per batch in all (default: %(default)s)")
     add("--batches", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
     add("--every", type=int, default=10, metavar="N", help="batches between analyses (default: %(default)s)")
     add_born_graph(parser)

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1_000_000,
         metavar="N",
-        help="operations a batch from the client, and from each worker in a step (default: %(default)s)",
+        help="operations per batch from the client, and from each worker in a step (default: %(default)s)",
     )
     add("--batches", type=int, default=10, metavar="N", help="batches of each kind (default: %(default)s)")
     add("--roots", type=int, default=8, metavar="N", help="searches (default: %(default)s)")

@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a graph file, SHAPE:SCALE:EDGEFACTOR (rmat, uniform, road or hub)",
     )
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="worker processes (default: one a GPU, or one a core)")
+    add("--workers", type=int, metavar="N", help="worker processes (default: one per GPU, or one per core)")
     add_device(parser)
-    add("--batch", type=int, default=100_000, metavar="N", help="operations a batch (default: %(default)s)")
+    add("--batch", type=int, default=100_000, metavar="N", help="operations per batch (default: %(default)s)")
     add(
         "--initial", type=float, default=0.5, metavar="F", help="share of the stream built first (default: %(default)s)"
     )

@@ -123,8 +123,28 @@ def execute(self: Any, operations: Operations) -> Answers:
 def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     """Return the weight of each edge ``src[i] -> dst[i]``: float32[n], NaN where there is no edge.
 
-    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more raises `UnknownVertex`; arrays of
-    different lengths raise `InvalidBatch`, and so does an unweighted graph.
+    Parameters
+    ----------
+    src, dst : array-like, shape (n,)
+        Vertex ids, or keys in a graph that has them, as `EdgeBatch` takes them.
+
+    Returns
+    -------
+    float32[n]
+        In this process.
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more, or a key is unknown.
+    InvalidBatch
+        The graph is unweighted, or the arrays differ in length.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    The cost of `has_edges`.
     """
     directory = self._directory
     if not self._options.weighted:

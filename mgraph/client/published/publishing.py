@@ -43,8 +43,10 @@ def publish(self: Any, name: str) -> None:
 
     Notes
     -----
-    Each call takes two more messages to rank 0, and waits for the calls of other clients; a pipeline keeps its turn
-    until its block is left. `num_edges`, `epoch` and the like have the state after this client's last call.
+    Each call waits for its turn among the calls of all clients. A turn costs a round trip to rank 0 before the first of
+    several calls, and a message after the last: a client keeps it between its calls, until another client waits or for
+    0.05 seconds. A pipeline keeps its turn until its block is left. `num_edges`, `epoch` and other properties have the
+    state after this client's last call.
 
     In a graph with keys, each client has a table of them, and the worker of rank 0 has their list. A client that
     attaches gets all keys. After another client has changed them, a client gets the difference with its next call.

@@ -33,8 +33,28 @@ Elsewhere = Literal[
 def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     """Check the existence of each edge ``src[i] -> dst[i]``: bool[n].
 
-    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or an unknown key, raises
-    `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
+    Parameters
+    ----------
+    src, dst : array-like, shape (n,)
+        Vertex ids, or keys in a graph that has them, as `EdgeBatch` takes them.
+
+    Returns
+    -------
+    bool[n]
+        In this process.
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more, or a key is unknown.
+    InvalidBatch
+        The arrays differ in length.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(log m) per edge; O(1) expected in "slabgraph", and O(degree) in "graphvine", whose rows are not sorted.
     """
     directory = self._directory
     return directory.read(lambda now: routed_reads.has_edges(directory.coordinator, now, src, dst))
@@ -43,8 +63,8 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
 def has_edge(self: Any, u: Any, v: Any) -> bool:
     """Return True if the edge ``u -> v`` exists, False if `u` or `v` is no vertex.
 
-    For many edges, `has_edges` makes one call. A value that cannot name a vertex, such as a fraction, raises
-    `InvalidBatch`.
+    A value that cannot name a vertex, such as a fraction, raises `InvalidBatch`. For many edges use `has_edges`, which
+    makes one call for all.
     """
     try:
         return bool(has_edges(self, [u], [v])[0])
@@ -53,25 +73,76 @@ def has_edge(self: Any, u: Any, v: Any) -> bool:
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
-    """Return the out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
+    """Return the out-degrees or in-degrees of `ids`, or of all vertices: uint32[n].
 
-    A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
-    `InvalidOption`. An id of `num_vertices` or more, or an unknown key, raises `UnknownVertex`.
+    A self-loop counts once.
+
+    Parameters
+    ----------
+    ids : array-like, shape (n,), optional
+        Vertex ids or keys; by default all vertices, in the order of `vertices`.
+    direction : "out" | "in"
+        The edges to count. "in" needs ``reverse=True`` or an undirected graph.
+
+    Returns
+    -------
+    uint32[n]
+        In this process.
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more, or a key is unknown.
+    InvalidOption
+        `direction` is neither "out" nor "in", or is "in" and the graph has no in-edges.
+    InvalidBatch
+        `ids` is a single value, or no array of ids or keys.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n).
     """
     check_direction(direction, self.reverse)
     return self._directory.read(lambda now: routed_reads.degrees(self._directory.coordinator, now, ids, direction))
 
 
 def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -> Csr:
-    """Return the neighbours of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
+    """Return the neighbours of `ids` as a CSR, with a row for each of `ids`.
 
-    Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order of the structure. `offsets` is int64[n + 1], `dst` is
-    uint32[m], and `weight` is float32[m], or None in an unweighted graph. In a graph with keys, `dst` has keys:
-    int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
-    `InvalidOption`. An id of `num_vertices` or more, or an unknown key, raises `UnknownVertex`.
+    Parameters
+    ----------
+    ids : array-like, shape (n,)
+        Vertex ids, or keys in a graph that has them; repeats are allowed.
+    direction : "out" | "in"
+        The ends of out-edges, or the origins of in-edges. "in" needs ``reverse=True`` or an undirected graph.
+    time : bool
+        Return the times of the edges, too, in a graph with `times`.
 
-    With `time`, the rows' `time` has the time of each edge: int64[m], or datetime64[m]. That needs a graph with
-    `times`, else it raises `InvalidOption`.
+    Returns
+    -------
+    Csr
+        In this process. The neighbours of ``ids[i]`` are ``dst[offsets[i] : offsets[i + 1]]``: `offsets` is
+        int64[n + 1]; `dst` is uint32[m], or keys, int64[m] or str objects; `weight` is float32[m], or None in an
+        unweighted graph; `time` is int64[m] or datetime64[m], or None. "slabgraph" and "graphvine" give the neighbours
+        of a vertex in no order, the other structures by ascending id in the graph's internal order.
+
+    Raises
+    ------
+    UnknownVertex
+        An id is `num_vertices` or more, or a key is unknown.
+    InvalidOption
+        `direction` is neither "out" nor "in", or is "in" and the graph has no in-edges; or `time` is True and the graph
+        has no times.
+    InvalidBatch
+        `ids` is a single value, or no array of ids or keys.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n + m) for m edges returned.
     """
     check_direction(direction, self.reverse)
     times, coordinator = self._options.times, self._directory.coordinator

@@ -36,11 +36,12 @@ class LiveReport:
     Attributes
     ----------
     how : "unchanged" | "incremental" | "again"
-        "unchanged" if no relevant change was made; "incremental" if the last result was updated.
+        "unchanged" if no relevant change was made; "incremental" if the last result was updated; "again" if the result
+        was computed anew.
     touched : int
-        The number of edges that changed since the last update: inserted, deleted, or with another weight. 0 if nothing
-        has looked at them, which means "again". An undirected edge counts once. If vertices without edges were removed
-        meanwhile, the result was updated before each removal, and this is the sum.
+        The number of edges that changed since the last update: inserted, deleted, or with another weight; 0 if the
+        result was computed anew without reading them. An undirected edge counts once. If vertices without edges were
+        removed meanwhile, the result was updated before each removal, and this is the sum.
     edges : int
         The number of edge visits, in each direction; 0 with "again", which visits all edges.
     ms : float

@@ -266,7 +266,7 @@ def _extreme(choose: Any, numbers: list[Any]) -> Any:
 
 @at_facade
 class VertexLabels(VertexValues):
-    """A result with a vertex for each vertex, such as its component: users' ids as int64, -1 for none.
+    """A result whose values are vertices, such as the component of each vertex: users' ids as int64, -1 for none.
 
     In a graph with keys, ``result[vertex]``, iteration, `items`, ``==``, ``!=``, `to_series` and `to_arrow` use keys:
     None, or a missing value, stands for no vertex. An array of vertices gives an array of keys, of objects if some are
@@ -320,7 +320,7 @@ class VertexLabels(VertexValues):
 
 
 class VertexIds(VertexLabels):
-    """A result that may have a vertex for each vertex, such as its predecessor; like `VertexLabels`."""
+    """A result whose values are vertices, such as the predecessor of each vertex; used like `VertexLabels`."""
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         numbering = self._remote.numbering

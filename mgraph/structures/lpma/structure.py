@@ -114,7 +114,7 @@ class Lpma(Pma):
     n_rows, n_vertices, device, weighted
         As in `Structure`.
     strategy : "bottom-up" | "top-down" | "hybrid"
-        How a batch chooses the windows to rewrite.
+        The way in which a batch chooses the windows to rewrite.
     pi : float
         The density, 0 to 1, above which "hybrid" goes top-down.
     leaf : int

@@ -49,7 +49,7 @@ def numbers_of(body: bytes, first_line: int = 1) -> tuple[np.ndarray, np.ndarray
     numbers : int64[n] or float64[n]
         Integers where all are plain digits, and fit.
     counts : int64[lines]
-        How many numbers each line has.
+        The number of numbers in each line.
 
     Raises
     ------

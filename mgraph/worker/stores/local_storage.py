@@ -29,7 +29,7 @@ class LocalStorage(Storage):
     graph : str
         The graph's id.
     who : str
-        What messages call the process of this rank.
+        The name of this rank's process in messages.
     """
 
     store: LocalStore

@@ -252,7 +252,7 @@ class Snapshots:
         place, term : int
             The place and the term at which the log continues after them.
         retain : int
-            How many snapshots are kept; all for 0.
+            The number of snapshots to keep; 0 keeps all.
         about : dict, optional
             The description of a store that has nothing but this snapshot.
         more : dict, optional

@@ -58,7 +58,7 @@ class Storage:
     path : str
     rank : int
     who : str
-        What messages call the process of this rank.
+        The name of this rank's process in messages.
 
     Attributes
     ----------

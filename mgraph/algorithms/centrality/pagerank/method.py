@@ -66,9 +66,9 @@ def pagerank(
     nstart : optional
         Another name of `start`.
     dangling : "uniform" | "personalization" | "drop", mapping, pandas.Series or array, optional
-        Where a walk goes from a vertex without out-edges: to all vertices equally; like `personalization`; nowhere, so
-        that ranks sum to less than 1, as in the GAP benchmark; or by these numbers, scaled to sum to 1. The default is
-        "personalization", as in NetworkX.
+        The destination of a walk from a vertex without out-edges: all vertices equally; those of `personalization`;
+        none, so that ranks sum to less than 1, as in the GAP benchmark; or a vertex by these numbers, scaled to sum to
+        1. The default is "personalization", as in NetworkX.
     weight : bool
         Let a walk choose among a vertex's edges in proportion to their weights; by default equally.
     decay : float or timedelta, optional
@@ -98,7 +98,7 @@ def pagerank(
         to 8 per vertex of the whole graph; on CPUs 4 to 16. In-edges that the graph does not store are made for the
         call, which takes 32 bytes per arc meanwhile. If there is too little memory for that, 12 bytes per own vertex
         suffice, and 8, on several workers 16, on CPUs 24, per vertex of the whole graph.
-        `centrality.pagerank.program.run` lists it all.
+        `mgraph.algorithms.centrality.pagerank.program.run` lists each array.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 

@@ -36,8 +36,8 @@ def leiden(
     resolution : float
         0 or more. Above 1 communities become smaller, below 1 larger.
     quality : "modularity" | "cpm"
-        What is maximised: `modularity`, on a directed graph the directed one; or the constant Potts model: the weight
-        of the edges inside of communities, less `resolution` times the number of pairs of vertices in each.
+        The quantity to maximise: `modularity`, on a directed graph the directed one; or the constant Potts model: the
+        weight of the edges inside of communities, less `resolution` times the number of pairs of vertices in each.
     max_levels : int, optional
         The largest number of levels of an iteration, 1 or more, of which the graph itself is the first. None for as
         many as gain quality.

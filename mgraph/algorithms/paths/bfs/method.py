@@ -14,15 +14,15 @@ __all__ = ["ALGORITHM", "bfs"]
 T = TypeVar("T")
 
 
-def bfs(self: Runs[T], source: int, direction: str = "out", predecessors: bool = False) -> T:
+def bfs(self: Runs[T], source: int | str, direction: str = "out", predecessors: bool = False) -> T:
     """Return the distance in edges from `source` to every vertex: int32, -1 if unreachable.
 
     The distances stay on the workers.
 
     Parameters
     ----------
-    source : int
-        A vertex id.
+    source : int or str
+        A vertex id, or a key in a graph that has them.
     direction : "out" | "in"
         "out" follows edges forwards. "in" follows them backwards, which gives the distance of each vertex to `source`,
         and needs ``reverse=True`` or an undirected graph.

@@ -13,20 +13,21 @@ from mgraph.checks import check_weight
 __all__ = ["ALGORITHM", "shortest_path"]
 
 
-def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = False) -> list[int]:
+def shortest_path(self: Runs[Any], source: int | str, target: int | str, weight: bool = False) -> list[Any]:
     """Return the vertices of a shortest path from `source` to `target`, both included, as a list.
 
     Parameters
     ----------
-    source, target : int
-        Vertex ids. The path from a vertex to itself is that vertex alone.
+    source, target : int or str
+        Vertex ids, or keys in a graph that has them. The path from a vertex to itself is that vertex alone.
     weight : bool
         Measure a path by the sum of its edges' weights, added in float64, instead of the number of its edges.
 
     Returns
     -------
-    list of int
-        Among several shortest paths, the choice is always the same; it depends on the graph's internal order.
+    list of int or str
+        Ids or keys, in the order of the path. Among several shortest paths, the choice is always the same; it depends
+        on the graph's internal order.
 
     Raises
     ------

@@ -14,7 +14,7 @@ __all__ = ["ALGORITHM", "sssp"]
 T = TypeVar("T")
 
 
-def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "float32") -> T:
+def sssp(self: Runs[T], source: int | str, predecessors: bool = False, dtype: Any = "float32") -> T:
     """Return the weighted distance from `source` to every vertex, inf if unreachable.
 
     The distances stay on the workers. The length of a path is the sum of its edges' weights; in an unweighted
@@ -22,8 +22,8 @@ def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "f
 
     Parameters
     ----------
-    source : int
-        A vertex id.
+    source : int or str
+        A vertex id, or a key in a graph that has them.
     predecessors : bool
         Find each vertex's predecessor on a shortest path, too. The result has them as ``.predecessors``: users' ids as
         int64, -1 for `source` and for unreachable vertices. ``distance[v]`` is exactly ``distance[p] + weight`` as
