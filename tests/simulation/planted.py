@@ -210,7 +210,7 @@ def calls_are_sent_without_a_lock(patch: Patch) -> None:
 
 def every_client_gets_the_graphs_lock(patch: Patch) -> None:
     patch.setattr(
-        LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known})
+        LockQueue, "ask", lambda queue, who, seq, give, want: give({"attempt": queue._attempt, "known": queue._known})
     )
 
 
@@ -252,6 +252,16 @@ def a_sender_that_was_cancelled_keeps_its_place(patch: Patch) -> None:
         lock._holder = task
 
     patch.setattr(send_lock.SendLock, "__aenter__", enter)
+
+
+def a_client_returns_the_graphs_lock_while_it_sends(patch: Patch) -> None:
+    make = GraphLock.__init__
+
+    def init(lock: GraphLock, *args: Any) -> None:
+        make(lock, *args)
+        lock._send_lock = send_lock.SendLock()
+
+    patch.setattr(GraphLock, "__init__", init)
 
 
 def threads_share_the_graphs_lock(patch: Patch) -> None:
@@ -340,6 +350,7 @@ RULES = [
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
     two_threads_recover_a_graph, a_store_has_no_locks_of_ranks, a_sender_that_was_cancelled_keeps_its_place,
+    a_client_returns_the_graphs_lock_while_it_sends,
 ]  # fmt: skip
 WAITS = [
     waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,
