@@ -12,7 +12,8 @@ from dataclasses import replace
 import dask
 import numpy as np
 import pytest
-from fakes import FAKE_CALLS, by_comm, fake_cluster, wait_for
+from fakes import FAKE_CALLS, by_comm, called, fake_cluster, wait_for
+from interrupts import ctrl_c, when
 
 from mgraph import channel as channels
 from mgraph import shared
@@ -207,6 +208,24 @@ def test_ctrl_c_releases_the_ranks_and_late_answers_are_dropped():
             assert not coordinator.status.unsettled
         assert "wait" not in names
         assert workers[1].log.count("settle") == 3
+
+
+def test_ctrl_c_again_before_the_loop_has_heard_of_it_releases_the_ranks_too():
+    def press() -> None:
+        coordinator.runner.post(lambda: time.sleep(0.6))
+        ctrl_c()
+        time.sleep(0.3)
+        ctrl_c()
+
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("echo_together")
+        names = by_comm(coordinator)
+        with when(lambda: called(workers, "wait"), press), pytest.raises(KeyboardInterrupt):
+            coordinator.call("wait_together", {"ranks": [0, 1]})
+        assert coordinator.status.unsettled
+        assert len(coordinator.call("echo_together")) == 2
+        assert "wait" not in names
+        assert [worker.log.count("settle") for worker in workers] == [1, 1]
 
 
 def test_a_rank_is_lost_at_once_when_its_process_ends_the_session():

@@ -174,7 +174,9 @@ class ChannelCalls:
             return self._runner.run(self._finish(seq, ranks, together, epoch), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
             if waiting:
-                self._runner.run(self._exchange.abort(), 2 * ABORT_SECONDS)
+                # Ctrl-C again may cancel the wait before it begins, but not what is told before.
+                self._runner.post(self._exchange.tell_abort)
+                self._runner.run(self._exchange.finish_abort(), 2 * ABORT_SECONDS)
             raise
         finally:
             if waiting:

@@ -133,9 +133,18 @@ class ExchangeLifecycle:
 
         `told` is True if the caller raises the ranks' error, which also says what the store may have.
         """
+        self.tell_abort()
+        await self.finish_abort(told)
+
+    def tell_abort(self) -> None:
+        """Abort the current exchange on every rank, without waiting. Called on the event loop."""
         number, self.number, self.connected = self.number, self.number + 1, False
         self._acks = self._sessions.send(self._sessions.aborts(number))
-        await asyncio.wait(self._acks, timeout=ABORT_SECONDS)
+
+    async def finish_abort(self, told: bool = False) -> None:
+        """Wait at most `ABORT_SECONDS` for acknowledgements of `tell_abort`."""
+        if self._acks:  # none if another wait has judged meanwhile
+            await asyncio.wait(self._acks, timeout=ABORT_SECONDS)
         if all(ack.done() for ack in self._acks):
             await self._judge(told)
 
