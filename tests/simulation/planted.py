@@ -350,7 +350,6 @@ RULES = [
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
     two_threads_recover_a_graph, a_store_has_no_locks_of_ranks, a_sender_that_was_cancelled_keeps_its_place,
-    a_client_returns_the_graphs_lock_while_it_sends,
 ]  # fmt: skip
 WAITS = [
     waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,
@@ -365,4 +364,5 @@ NOT_FOUND = {
     the_send_lock_has_no_mutex: "tests/client/test_send_lock.py",
     threads_share_the_graphs_lock: "tests/client/calls/test_graph_lock.py",
     a_late_rank_begins_the_newest_term: "tests/worker/stores/test_storage.py",
+    a_client_returns_the_graphs_lock_while_it_sends: "tests/client/calls/test_graph_lock.py",
 }

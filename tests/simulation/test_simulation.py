@@ -278,7 +278,6 @@ FOUND = {
     "every_client_gets_the_graphs_lock": ("large", 0),
     "a_store_has_no_lock": ("large", 5),
     "a_sender_that_was_cancelled_keeps_its_place": ("interrupts", 611),
-    "a_client_returns_the_graphs_lock_while_it_sends": ("large", 120535),
     "two_threads_recover_a_graph": ("recoveries", 10),
     "a_store_has_no_locks_of_ranks": ("left behind", 7),
     "waits_of_ranks_are_not_aborted": ("large", 227),

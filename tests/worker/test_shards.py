@@ -46,6 +46,17 @@ def test_random_batches_against_the_model(structure, starts, kind):
         check(ranks, model, order)
 
 
+def test_a_second_exchange_of_one_attempt_is_refused():
+    """Ranks of both would wait for each other for ever."""
+    ranks = Ranks((0, 13, N))
+    for rank, error in enumerate(ranks.call("open_exchange")):
+        assert isinstance(error, MgraphError)
+        assert str(error) == f"rank {rank}: the exchange of attempt 0 is open already"
+    ranks.reconnect()
+    batch = EdgeBatch([0], [20])
+    assert [answer["epoch"] for answer in ranks.update(batch, 1)] == [1, 1]
+
+
 @pytest.mark.parametrize("kind", [{}, {"directed": False}, {"reverse": True, "weighted": True}], ids=str)
 def test_vertices_come_and_go(kind):
     rng = np.random.default_rng(7)

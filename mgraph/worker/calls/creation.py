@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.algorithms import warm
 from mgraph.device import Device, gpu_count, touch_pages
-from mgraph.errors import CapacityError, DeviceError, GraphClosed
+from mgraph.errors import CapacityError, DeviceError, GraphClosed, MgraphError
 from mgraph.exchange.peer import PeerExchange, reach
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.kernels import compile_together
@@ -156,6 +156,9 @@ def adopt(rank: Rank, exchange: str) -> None:
 
 def open_exchange(rank: Rank, attempt: int) -> Value:
     """Open the exchange of an attempt and return its address."""
+    # Otherwise ranks of two exchanges with the same number would wait for each other for ever.
+    if rank.exchange is not None and rank.attempt == attempt:
+        raise MgraphError(f"rank {rank.number}: the exchange of attempt {attempt} is open already")
     rank.settle()
     assert rank.device is not None
     make = rank.host.open_exchange
