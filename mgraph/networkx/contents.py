@@ -64,7 +64,7 @@ class Contents:
     attribute : hashable or None
         The name of the edge attribute; None as long as no edge has one.
     whole, exact : bool
-        Whether all values so far were integers up to `EXACT`, and whether float32 has held all of them exactly.
+        Whether all values so far were integers below `EXACT`, and whether float32 has held all of them exactly.
     merged : "sum" | "least" | None
         The rule that merged parallel edges; None if the graph had none.
     edits, version : int
@@ -138,10 +138,11 @@ class Contents:
         # Track whether all values are integers, and exact in float32.
         if value is not KEEP:
             whole = isinstance(value, int | np.integer)
-            small = not whole or abs(value) <= EXACT
+            number = int(value) if whole else float(value)
+            small = not whole or abs(number) < EXACT
             self.whole = self.whole and whole and small
-            self.exact = self.exact and small and bool(np.float32(value) == value)
-            pending[key] = float(value)
+            self.exact = self.exact and small and float(np.float32(number)) == number  # NumPy would compare in float32
+            pending[key] = float(number)
         elif pending.setdefault(key, KEEP) is None:  # removed before: a new edge
             pending[key] = 1.0
         if len(pending) >= ROOM:
