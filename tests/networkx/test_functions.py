@@ -567,3 +567,12 @@ def test_parts_of_a_graph_are_graphs_of_networkx():
         assert nx.greedy_color(plain).keys() == set(oracle)
         with nx.config.backend_priority(algos=["mgraph"]):
             assert type(function(karate, *arguments)) is nx.Graph
+
+
+def test_partitions_that_are_refused_fall_back(device):
+    """The refusal comes with the call: NetworkX cannot fall back while a generator runs."""
+    parallel = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
+    with pytest.raises(NotImplementedError):
+        nx.community.louvain_partitions(parallel, weight=None, backend="mgraph")
+    with nx.config.backend_priority(algos=["mgraph"]), nx.config.backends.mgraph(min_edges=0):
+        assert nx.community.louvain_communities(parallel, weight=None, seed=1) == [{0, 1, 2}]
