@@ -16,18 +16,28 @@ AHEAD = 1 << 14  #: rows per read, at most, while rows are read in order
 
 
 class EdgeData(dict):
-    """The attributes of an edge. Assignments change the graph."""
+    """The attributes of an edge. Assignments change the graph, as long as it has the edge."""
 
-    __slots__ = ("_contents", "_edge")
+    __slots__ = ("_contents", "_edge", "_removals")
 
     def __init__(self, values: Mapping[Hashable, Any], contents: Contents, edge: tuple[Any, Any]) -> None:
         super().__init__(values)
-        self._contents, self._edge = contents, edge
+        self._contents, self._edge, self._removals = contents, edge, contents.removals
 
     def __setitem__(self, name: Hashable, value: Any) -> None:
         contents, (u, v) = self._contents, self._edge
-        contents.put(contents.index[u], contents.index[v], contents.value(self._edge, {name: value}))
+        with contents.lock:
+            if self._is_there():
+                contents.put(contents.index[u], contents.index[v], contents.value(self._edge, {name: value}))
         super().__setitem__(name, value)
+
+    def _is_there(self) -> bool:
+        """Return True if the graph still has the edge. Asks only if anything was removed since the row was read."""
+        contents = self._contents
+        if self._removals == contents.removals:
+            return True
+        u, v = map(contents.index.get, self._edge)
+        return u is not None and v is not None and contents.has_edge(u, v)
 
     def update(self, *others: Any, **values: Any) -> None:
         """Set attributes."""
@@ -85,10 +95,11 @@ class Adjacency(Mapping):
     def __getitem__(self, node: Any) -> dict[Any, Any]:
         # Read the row: ids of neighbours, and values if edges have an attribute.
         contents = self._contents
-        i = contents.index[node]
-        dst, weights = self._row(i)
-        nodes, name = contents.nodes, contents.attribute
-        neighbours = [nodes[j] for j in dst.tolist()]
+        with contents.lock:
+            i = contents.index[node]
+            dst, weights = self._row(i)
+            nodes, name = contents.nodes, contents.attribute
+            neighbours = [nodes[j] for j in dst.tolist()]
 
         # Wrap the values: each `EdgeData` knows its edge, so that assignments reach the graph.
         if weights is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import chain, count, islice
 from random import Random
 from typing import Any
 
@@ -56,6 +56,12 @@ def _partition(
 
 
 def _partitions(G: Graph, method: str, weight: Any, resolution: float, seed: Any) -> Iterator[list[set[Any]]]:
+    """Return an iterator over `_each_level`. The first level is computed at once, and may be refused."""
+    each = _each_level(G, method, weight, resolution, seed)
+    return chain([*islice(each, 1)], each)
+
+
+def _each_level(G: Graph, method: str, weight: Any, resolution: float, seed: Any) -> Iterator[list[set[Any]]]:
     """Yield the communities of one level, of two levels, and so on while they differ; each is computed anew."""
     drawn, before = seed.getrandbits(31) if isinstance(seed, Random) else seed, None
     for most in count(1):

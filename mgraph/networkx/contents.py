@@ -7,24 +7,31 @@ a hole: a vertex without edges. Reads of rows tolerate holes; an algorithm close
 Invariants: (1) ``index[nodes[i]] == i`` for every i but holes; (2) ids ascend in the order in which nodes were added;
 (3) in an undirected graph the keys of `_pending` have the smaller id first; (4) once the pending changes are applied,
 holes have no edges.
+
+Several threads may read a graph, and change it: callers of methods with ids, and all other methods, hold `lock`.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import networkx as nx
 import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.convert.build import edges_of
+from mgraph.forks import renew_in_children
 from mgraph.graph import DynamicGraph
 from mgraph.tables.ids import EXACT
 
 __all__ = ["KEEP", "LARGEST", "NUMBERS", "Contents", "Refused", "is_number"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 ROOM = 1 << 18  #: pending changes, at most; more become a batch: 50 MB, at 200 bytes each
 _HOLE = object()  #: a removed node in `nodes`
@@ -49,6 +56,17 @@ def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS) and abs(value) <= LARGEST
 
 
+def _locked(method: F) -> F:
+    """Have a method of `Contents` hold the lock."""
+
+    @wraps(method)
+    def call(self: Contents, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return cast("F", call)
+
+
 class Contents:
     """Nodes and edges of a graph.
 
@@ -64,11 +82,14 @@ class Contents:
     attribute : hashable or None
         The name of the edge attribute; None as long as no edge has one.
     whole, exact : bool
-        True if all values so far were integers up to `EXACT`, and if float32 has held all of them exactly.
+        True if all values so far were integers below `EXACT`, and if float32 has held all of them exactly.
     merged : "sum" | "least" | None
         The rule that merged parallel edges; None if the graph had none.
-    edits, version : int
-        Counts of requested changes, and of changes to the `DynamicGraph`. Rows of an earlier version may be stale.
+    edits, removals, version : int
+        Counts of requested changes, of removals among them, and of changes to the `DynamicGraph`. Rows of an earlier
+        version may be stale.
+    lock : threading.RLock
+        Held while ids are used, since an algorithm renumbers the nodes after removals.
     """
 
     def __init__(self, directed: bool, nodes: Iterable[Hashable] = ()) -> None:
@@ -78,24 +99,31 @@ class Contents:
         self.attribute: Hashable | None = None
         self.whole = self.exact = True
         self.merged: str | None = None
-        self.edits = self.version = 0
+        self.edits = self.removals = self.version = 0
+        self.lock = threading.RLock()
+        renew_in_children(self, "lock")
         self._pending: dict[tuple[int, int], Any] = {}
         self._graph: DynamicGraph | None = None
         self._close = weakref.finalize(self, _nothing)
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
+    @_locked
     def add_node(self, node: Hashable) -> int:
-        """Add a node and return its id."""
-        self.edits += 1
-        i = self.index[node] = len(self.nodes)
-        self.nodes.append(node)
+        """Add a node, unless it is there, and return its id."""
+        i = self.index.get(node)
+        if i is None:
+            self.edits += 1
+            i = self.index[node] = len(self.nodes)
+            self.nodes.append(node)
         return i
 
+    @_locked
     def remove_nodes(self, nodes: Sequence[Hashable]) -> None:
         """Remove present nodes, each named once, with their edges. Reads their rows once."""
         # Remove the edges of both directions.
         self.edits += 1
+        self.removals += 1
         ids = np.array([self.index[node] for node in nodes], np.int64)
         graph = self.flushed()
         for direction in ("out", "in") if self.directed else ("out",):
@@ -138,10 +166,11 @@ class Contents:
         # Track whether all values are integers, and exact in float32.
         if value is not KEEP:
             whole = isinstance(value, int | np.integer)
-            small = not whole or abs(value) <= EXACT
+            number = int(value) if whole else float(value)
+            small = not whole or abs(number) < EXACT
             self.whole = self.whole and whole and small
-            self.exact = self.exact and small and bool(np.float32(value) == value)
-            pending[key] = float(value)
+            self.exact = self.exact and small and float(np.float32(number)) == number  # NumPy would compare in float32
+            pending[key] = float(number)
         elif pending.setdefault(key, KEEP) is None:  # removed before: a new edge
             pending[key] = 1.0
         if len(pending) >= ROOM:
@@ -150,6 +179,7 @@ class Contents:
     def remove_edge(self, i: int, j: int) -> None:
         """Remove the edge from id i to id j, if present."""
         self.edits += 1
+        self.removals += 1
         self._pending[self._key(i, j)] = None
         if len(self._pending) >= ROOM:
             self.flushed()
@@ -162,15 +192,18 @@ class Contents:
         count = self._graph.num_vertices if self._graph is not None else 0
         return self._graph is not None and max(key) < count and bool(self._graph.has_edges([key[0]], [key[1]])[0])
 
+    @_locked
     def clear(self) -> None:
         """Remove all nodes."""
         self.clear_edges()
         self.nodes.clear()
         self.index.clear()
 
+    @_locked
     def clear_edges(self) -> None:
         """Remove all edges and the attribute."""
         self.edits += 1
+        self.removals += 1
         self._pending.clear()
         self._set(None)
         self.attribute, self.whole, self.exact = None, True, True
@@ -183,6 +216,7 @@ class Contents:
         graph.insert(src, dst, values)
         self._set(graph)
 
+    @_locked
     def flushed(self) -> DynamicGraph:
         """Return the `DynamicGraph` with all changes applied. It may have holes."""
         # Create or enlarge the graph.
@@ -202,6 +236,7 @@ class Contents:
             self.version += 1
         return self._graph
 
+    @_locked
     def clone(self) -> Contents:
         """Return new contents of the same nodes and edges, in a copy of the graph. O(n + m)."""
         graph = self.graph()
@@ -216,6 +251,7 @@ class Contents:
         alike.whole, alike.exact = self.whole, self.exact
         return alike
 
+    @_locked
     def part(self, inside: np.ndarray) -> Contents:
         """Return new contents of the nodes that are `inside`, bool[n], and their edges. O(n + m)."""
         graph = self.graph()
@@ -227,12 +263,14 @@ class Contents:
         part.fill(places[src[kept]], places[dst[kept]], None if values is None else values[kept])
         return part
 
+    @_locked
     def __reduce__(self) -> Any:
         """Pickle or copy to the same nodes and edges in a new `DynamicGraph`."""
         edges = edges_of(self.graph())  # which closes the holes among the nodes
         names = ("attribute", "merged", "whole", "exact")
         return _restored, (self.directed, self.nodes, {name: getattr(self, name) for name in names}, edges)
 
+    @_locked
     def graph(self) -> DynamicGraph:
         """Return the `DynamicGraph` with all changes applied and without holes. O(n + m) after removals of nodes."""
         graph = self.flushed()

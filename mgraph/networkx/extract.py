@@ -112,7 +112,7 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, co
     if not (np.abs(values) <= LARGEST).all():
         raise _refusal(graph, attribute)
     integers = [issubclass(kind, int | np.integer) for kind in kinds]
-    small = not any(integers) or bool((np.abs(values) <= EXACT).all())
+    small = not any(integers) or bool((np.abs(values) < EXACT).all())
     contents.whole, contents.exact = all(integers) and small, small
     return values
 

@@ -141,9 +141,10 @@ class Graph(nx.Graph):
 
     def has_edge(self, u: Hashable, v: Hashable) -> bool:
         """Return True if the edge exists. Buffered changes stay buffered."""
-        index = self._contents.index
+        contents = self._contents
         try:
-            return self._contents.has_edge(index[u], index[v])
+            with contents.lock:
+                return contents.has_edge(contents.index[u], contents.index[v])
         except KeyError:
             return False
 
@@ -162,7 +163,7 @@ class Graph(nx.Graph):
             if node is None:
                 raise ValueError("None cannot be a node")
             i = self._contents.add_node(node)
-            self._node[node] = self.node_attr_dict_factory()
+            self._node.setdefault(node, self.node_attr_dict_factory())
         return i
 
     def add_node(self, node_for_adding: Hashable, **attr: Any) -> None:
@@ -203,7 +204,8 @@ class Graph(nx.Graph):
     def add_edge(self, u_of_edge: Hashable, v_of_edge: Hashable, **attr: Any) -> None:
         """Add an edge and its ends, with an optional attribute."""
         value = self._contents.value((u_of_edge, v_of_edge), attr) if attr else KEEP
-        self._contents.put(self._id(u_of_edge), self._id(v_of_edge), value)
+        with self._contents.lock:
+            self._contents.put(self._id(u_of_edge), self._id(v_of_edge), value)
 
     def add_edges_from(self, ebunch_to_add: Iterable[Any], **attr: Any) -> None:
         """Add edges: pairs of nodes, or triples with a dict of the attribute."""
@@ -213,7 +215,8 @@ class Graph(nx.Graph):
             u, v = edge[:2]
             attributes = {**attr, **edge[2]} if len(edge) == 3 else attr
             value = self._contents.value((u, v), attributes) if attributes else KEEP
-            self._contents.put(self._id(u), self._id(v), value)
+            with self._contents.lock:
+                self._contents.put(self._id(u), self._id(v), value)
 
     def remove_edge(self, u: Hashable, v: Hashable) -> None:
         """Remove an edge. Raises `NetworkXError` if it is not there."""
@@ -223,10 +226,12 @@ class Graph(nx.Graph):
 
     def remove_edges_from(self, ebunch: Iterable[Any]) -> None:
         """Remove edges; absent ones are ignored."""
-        index = self._contents.index
+        contents = self._contents
         for u, v, *_ in ebunch:
-            if u in index and v in index:
-                self._contents.remove_edge(index[u], index[v])
+            with contents.lock:
+                index = contents.index
+                if u in index and v in index:
+                    contents.remove_edge(index[u], index[v])
 
     def clear(self) -> None:
         """Remove all nodes, edges and attributes."""

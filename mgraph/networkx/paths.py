@@ -141,11 +141,16 @@ def _search(
         least[least > cutoff] = np.inf
     nearest[ids], least[ids] = np.arange(len(ids)), 0  # even if the cutoff is negative, or another source is 0 away
 
-    # Whole lengths must be exact in float64.
     whole = not by_weight or G._contents.whole
-    if whole and (least[np.isfinite(least)] > EXACT).any():
-        raise Refused(f"a path is longer than {EXACT}, up to which float64 has every whole number")
+    if whole:
+        _check_exact(least)
     return _SearchResult(G._contents.nodes, least, nearest, before, whole)
+
+
+def _check_exact(lengths: np.ndarray) -> None:
+    """Raise `Refused` if a whole length may be rounded. A sum that is rounded is `EXACT` or more."""
+    if (lengths[np.isfinite(lengths)] >= EXACT).any():
+        raise Refused(f"a path has a length of {EXACT} or more, from which on float64 rounds whole numbers")
 
 
 def _search_from(
@@ -167,7 +172,10 @@ def length_rows(G: Graph, sources: Sequence[int], weight: Any) -> Iterator[np.nd
     with refusing(G) as graph:
         if by_weight:
             for source in sources:
-                yield _search_from(graph, source, True, False, "out")[0]
+                row = _search_from(graph, source, True, False, "out")[0]
+                if G._contents.whole:
+                    _check_exact(row)
+                yield row
             return
         for at in range(0, len(sources), AT_ONCE):
             rows = graph.distances(np.asarray(sources[at : at + AT_ONCE], np.int64)).to_numpy().astype(np.float64)

@@ -421,3 +421,19 @@ def test_long_streams(client3, kind, structure):
     for method in METHODS:
         for place in (None, client3):
             fuzz(place, kind, method, 120, 200, {"structure": structure})
+
+
+@pytest.mark.parametrize(("keys", "ends"), [("string", ["a", "b", "c"]), ("int64", [7, 8, 9]), (None, [0, 1, 2])])
+def test_tables_without_vertices_have_the_type_of_the_vertices(keys, ends):
+    with DynamicGraph(keys=keys, directed=False, device="cpu") as graph:
+        graph.insert(ends, [ends[1], ends[2], ends[0]])
+        live = graph.maintain("louvain")
+        before, kind = live.epoch, live.changes(live.epoch).vertices.schema.field("vertex").type
+        assert kind == ("string" if keys == "string" else "int64")
+        graph.delete_vertices(ends[:1])
+        live.result()
+        assert live.changes(before).vertices.schema.field("vertex").type == kind
+        graph.insert([ends[0]], [ends[1]])
+        live.result()
+        assert live.changes(before).vertices.schema.field("vertex").type == kind
+        assert live.changes(live.epoch).vertices.schema.field("vertex").type == kind

@@ -283,3 +283,32 @@ def test_vertices_without_edges_go_after_execute_and_delete_vertices_too():
         assert sorted(graph.vertices().tolist()) == [6, 7, 8, 9, 10]
         assert graph.delete_vertices([7]).deleted == 1
         assert (sorted(graph.vertices().tolist()), graph.epoch) == ([8, 9, 10], 3)
+
+
+def test_vertices_without_edges_go_with_the_batches_of_a_pipeline_only():
+    gone = EdgeBatch(["a"], ["b"], op=-1, keys="string")
+    with DynamicGraph(keys="string", drop_isolated=True) as graph:
+        graph.insert(["a", "b"], ["b", "c"])
+        graph.add_vertices(["d"])
+        with graph.pipeline() as flight:
+            flight.execute(Operations(["degree"], ["d"], [None], keys="string"))
+        with graph.pipeline():
+            pass
+        assert (graph.vertices().tolist(), graph.epoch) == (["a", "b", "c", "d"], 2)
+        # An exception of the user takes no batch back, so vertices leave all the same.
+        with pytest.raises(ZeroDivisionError), graph.pipeline() as flight:
+            flight.update(gone)
+            _ = 1 / 0
+        assert (graph.vertices().tolist(), graph.epoch) == (["b", "c"], 3)
+        with graph.pipeline() as flight:
+            flight.execute(Operations(["delete"], ["b"], ["c"], keys="string"))
+        assert graph.num_vertices == 0
+    with (
+        pytest.raises(ZeroDivisionError) as told,
+        DynamicGraph(keys="string", drop_isolated=True) as graph,
+        graph.pipeline() as flight,
+    ):
+        flight.update(gone)
+        graph.close()
+        _ = 1 / 0
+    assert "GraphClosed" in told.value.__notes__[0]

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from mgraph.networkx import backend, info
@@ -307,19 +308,36 @@ def test_rounded_weights_may_be_asked_for_and_ranks_take_them():
 
 
 def test_large_whole_weights_are_no_other_numbers():
-    graph = nx.DiGraph([(0, 1, {"weight": 2**70}), (1, 2, {"weight": 2**53 + 1})])
-    for name, how in (("single_source_dijkstra_path_length", {"source": 0}), ("k_core", {"k": 0})):
-        with pytest.raises(NotImplementedError):
-            getattr(nx, name)(graph, backend="mgraph", **how)
+    for weights in ((2**70, 2**53 + 1), (1, 2**53 + 1)):  # float64 rounds the last one to 2**53
+        graph = nx.DiGraph([(0, 1, {"weight": weights[0]}), (1, 2, {"weight": weights[1]})])
+        for name, how in (("single_source_dijkstra_path_length", {"source": 0}), ("k_core", {"k": 0})):
+            with pytest.raises(NotImplementedError):
+                getattr(nx, name)(graph, backend="mgraph", **how)
     long = nx.path_graph(4, create_using=nx.DiGraph)
     nx.set_edge_attributes(long, 2**52, "weight")
+    long[2][3]["weight"] = 1
     with pytest.raises(NotImplementedError):
         nx.dijkstra_path_length(long, 0, 3, backend="mgraph")
-    long.remove_node(3)
-    assert nx.dijkstra_path_length(long, 0, 2, backend="mgraph") == 2**53
+    for name in ("eccentricity", "diameter"):
+        with pytest.raises(NotImplementedError):
+            getattr(nx, name)(long.to_undirected(), weight="weight", backend="mgraph")
+    long.remove_nodes_from([2, 3])
+    assert nx.dijkstra_path_length(long, 0, 1, backend="mgraph") == 2**52
     live = nx.Graph(backend="mgraph")
     live.add_edge(0, 1, weight=2**70)
     assert live[0][1]["weight"] == 2**70
+
+
+@pytest.mark.parametrize("weight", [0.1, 2**24 + 1, np.float64(0.1), np.int64(2**53 + 1)])
+@pytest.mark.filterwarnings("ignore:weight")
+def test_a_live_graph_refuses_lengths_of_rounded_weights(weight):
+    live = nx.Graph(backend="mgraph")
+    live.add_edge(0, 1, weight=weight)
+    with pytest.raises(NotImplementedError):
+        nx.shortest_path_length(live, 0, 1, weight="weight")
+    live.clear_edges()
+    live.add_edge(0, 1, weight=0.5)
+    assert nx.shortest_path_length(live, 0, 1, weight="weight") == 0.5
 
 
 def test_views_whose_edges_have_two_weights():
@@ -549,3 +567,12 @@ def test_parts_of_a_graph_are_graphs_of_networkx():
         assert nx.greedy_color(plain).keys() == set(oracle)
         with nx.config.backend_priority(algos=["mgraph"]):
             assert type(function(karate, *arguments)) is nx.Graph
+
+
+def test_partitions_that_are_refused_fall_back(device):
+    """The refusal comes with the call: NetworkX cannot fall back while a generator runs."""
+    parallel = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
+    with pytest.raises(NotImplementedError):
+        nx.community.louvain_partitions(parallel, weight=None, backend="mgraph")
+    with nx.config.backend_priority(algos=["mgraph"]), nx.config.backends.mgraph(min_edges=0):
+        assert nx.community.louvain_communities(parallel, weight=None, seed=1) == [{0, 1, 2}]

@@ -3,6 +3,8 @@
 import copy
 import pickle
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import networkx as nx
 import numpy as np
@@ -383,3 +385,41 @@ def test_a_dynamic_graph_is_no_graph_of_networkx():
         pytest.raises(TypeError, match="a DynamicGraph is no graph of NetworkX: call its own"),
     ):
         nx.pagerank(graph, backend="mgraph")
+
+
+@pytest.mark.parametrize(("own", "plain"), PAIRS)
+def test_values_of_an_edge_that_was_removed_change_nothing(own, plain):
+    live, model = own([(0, 1), (1, 2), (2, 3)]), plain([(0, 1), (1, 2), (2, 3)])
+    for graph in (live, model):
+        nx.set_edge_attributes(graph, 1, "km")
+        removed, without_node, stays = graph[0][1], graph[2][3], graph[1][2]
+        graph.remove_edge(0, 1)
+        graph.remove_node(3)
+        for data in (removed, without_node, stays):
+            data["km"] = 7
+            assert data["km"] == 7
+    same(live, model)
+
+
+def test_threads_read_and_change_a_graph():
+    interval = sys.getswitchinterval()
+    plain = nx.gnp_random_graph(60, 0.1, seed=1)
+    read, changed, wrong = Graph(plain), Graph(), []
+
+    def work(thread: int) -> None:
+        draw = random.Random(thread)
+        for step in range(100):
+            first = draw.randrange(58)
+            wrong.extend(node for node in range(first, first + 2) if set(read[node]) != set(plain[node]))
+            changed.add_edge((thread, step), (thread, step + 1))
+            if step % 10 == 0:
+                changed.number_of_edges()
+
+    try:
+        sys.setswitchinterval(1e-5)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert (changed.number_of_edges(), len(changed)) == (400, 404)

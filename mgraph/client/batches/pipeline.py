@@ -127,7 +127,7 @@ class Pipeline:
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
         self._done, self._outcomes = landed, BatchResults(coordinator, history)
-        self._open = False
+        self._open = self._changed = False
         self._bytes = 0
         self._landed = asyncio.Event()
         self._sent: list[_InFlight] = []
@@ -170,6 +170,7 @@ class Pipeline:
         args = {} if offset is None else {"offset": check_offset(offset)}
         pending = PendingReport(self._coordinator, self._mend)
         self._send(_InFlight(partial(self._sending, batch, args, self._land_all), pending))
+        self._changed = True
         return pending
 
     def execute(self, operations: Operations) -> PendingAnswers:
@@ -196,6 +197,7 @@ class Pipeline:
         assert self._stream is not None
         pending = PendingAnswers(self._coordinator, self._mend)
         self._send(_InFlight(partial(self._stream, operations, self._land_all), pending))
+        self._changed = self._changed or operations.n_updates > 0
         return pending
 
     def _ready(self) -> None:
@@ -302,9 +304,17 @@ class Pipeline:
         first = self._outcomes.error
         if error is None:
             self._outcomes.check()
-            self._done()
         elif first is not None and str(first) != str(error):
             error.add_note(f"a batch in flight failed, too: {type(first).__name__}: {first}")
+
+        # The batches are committed, also if an exception of the user left the block.
+        if self._changed and first is None:
+            try:
+                self._done()
+            except MgraphError as failed:
+                if error is None:
+                    raise
+                error.add_note(f"after the batches in flight: {type(failed).__name__}: {failed}")
 
     def _recall(self) -> None:
         self._outcomes.end(self._outcomes.dropped())  # so batches in the queue are refused

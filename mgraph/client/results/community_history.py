@@ -70,6 +70,7 @@ class CommunityHistory:
         self.first: int | None = None
         self.next = 0
         self._last: int | None = None
+        self._texts = False  # True if the vertices have strings as keys
         self._reads: deque[_Read] = deque()
 
     def note(self, passed: Mapping[str, Any], epoch: int, numbering: Numbering) -> None:
@@ -79,11 +80,12 @@ class CommunityHistory:
         """
         since, resumed = passed["since"], passed["resumed"]
         whole = since is not None and (since == self._last or resumed)
+        vertices = numbering.names(passed["vertex"])
+        self._texts = vertices.dtype == object
         if since != self._last or not whole:
             self._go_back(since if whole else epoch, keep=whole)
         if whole and (len(passed["event"]) or len(passed["vertex"])):
             events = tuple(passed[name] for name in ("event", "name", "other", "before", "after"))
-            vertices = numbering.names(passed["vertex"])
             self._reads.append(_Read(epoch, events, vertices, (passed["origin"], passed["target"])))
             while len(self._reads) > self.limit:
                 self.first = self._reads.popleft().epoch
@@ -113,11 +115,11 @@ class CommunityHistory:
             )
         if epoch > self._last:
             raise InvalidOption(f"since is {epoch}; the last read was at epoch {self._last}: call result() first")
-        return _tables([read for read in self._reads if read.epoch > epoch])
+        return _tables([read for read in self._reads if read.epoch > epoch], self._texts)
 
 
-def _tables(reads: list[_Read]) -> CommunityChanges:
-    """Return the changes at `reads` as tables."""
+def _tables(reads: list[_Read], texts: bool) -> CommunityChanges:
+    """Return the changes at `reads` as tables, with vertices as `texts` or numbers."""
     pa = arrow()
 
     def column(parts: list[np.ndarray], null: bool = False) -> Any:
@@ -132,8 +134,8 @@ def _tables(reads: list[_Read]) -> CommunityChanges:
         communities[name] = column(parts, null=True)
 
     epochs = [np.full(len(read.names[0]), read.epoch) for read in reads]
-    parts = [pa.array(read.vertices) for read in reads]
-    vertices = pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
+    kind = pa.string() if texts else pa.int64()
+    vertices = pa.concat_arrays([pa.array([], kind), *(pa.array(read.vertices, kind) for read in reads)])
     moved = {"epoch": column(epochs), "vertex": vertices, "from": column([read.names[0] for read in reads], null=True)}
     moved |= {"to": column([read.names[1] for read in reads])}
     return CommunityChanges(pa.table(communities), pa.table(moved))
