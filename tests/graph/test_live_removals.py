@@ -229,3 +229,19 @@ def test_a_removal_goes_on_where_results_run_out_of_memory(
         assert {*after.values()} & {*before.values()}
         assert_same(triangles, graph, {})
         assert triangles.report.how == "incremental"
+
+
+@pytest.mark.parametrize("name", ["connected_components", "leiden"])
+def test_changes_from_before_a_deletion_of_vertices_are_not_renumbered_after_it(name):
+    """Their ids are past the end of a later order."""
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(range(999), range(1, 1000))
+        live = graph.maintain(name)
+        graph.insert(range(950, 997), range(952, 999))
+        assert graph.memory().workers[0].change_log > 0
+        graph.delete_vertices(range(10, 1000))
+        assert graph.memory().workers[0].change_log == 0
+        for _ in range(3):
+            graph.reorder()
+        graph.insert([0], [2])
+        assert live.result().to_numpy().tolist() == getattr(graph, name)().to_numpy().tolist()

@@ -331,8 +331,7 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
     if not isolated:
         return
 
-    # Renumber them. The change log has arcs by the old ids.
-    shard.change_log.forget(shard.epoch)
+    # Renumber them.
     for state in going_on:
         result, state.result = state.result, None
         if result is None:  # forgotten with its memory

@@ -51,6 +51,7 @@ class Removal(Move):
         self.deleted = self.shard.num_edges - self._moved.num_edges
         super().commit()
         self.shard.generation += self._moved.order is None
+        self.shard.change_log.forget(self.shard.epoch)  # its arcs have the old ids, which a later order cannot renumber
 
 
 def without(shard: Shard, ids: Any) -> Moved:
