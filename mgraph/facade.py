@@ -12,11 +12,11 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from mgraph.errors import MgraphError
 
-__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "needed", "type_name", "unknown_argument", "warn"]
+__all__ = ["ERRORS_END", "Hinted", "at_facade", "facade", "hint", "needed", "type_name", "unknown_argument", "warn"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -50,7 +50,7 @@ ALIASES = {
     "dijkstra": "sssp", "single_source_shortest_path_length": "bfs", "betweenness": "betweenness_centrality",
     "closeness_centrality": "distances", "from_edgelist": "from_pandas", "from_numpy": "insert",
     "nlargest": "top", "nsmallest": "to_series", "idxmax": "top", "argmax": "top", "sort_values": "top",
-    "unique": "value_counts", "describe": "to_series", "std": "to_series",
+    "unique": "value_counts", "describe": ("to_series", "metrics"), "std": "to_series",
     "tail": "to_series", "values": "to_numpy", "index": "ids",
     "damping": "alpha", "damping_factor": "alpha", "max_iterations": "max_iter", "maxiter": "max_iter",
     "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",
@@ -60,7 +60,18 @@ ALIASES = {
     "hops": "k", "num_neighbors": "fanouts", "walk_length": "length", "ego_graph": "ego",
     "uniform_neighbor_sample": "sample_neighbors", "is_connected": "connected_components",
     "average_clustering": "clustering", "has_path": "distances", "closeness": "distances",
-    "all_pairs_shortest_path_length": "distances", "tolist": "to_numpy", "sep": "delimiter",
+    "all_pairs_shortest_path_length": "distances", "tolist": "to_numpy", "to_list": "to_numpy", "sep": "delimiter",
+    "from_edges": "from_pandas", "from_pandas_edgelist": "from_pandas", "from_pandas_adjacency": "from_scipy",
+    "from_csr": "from_scipy", "from_scipy_sparse_array": "from_scipy", "read_csv": "from_csv",
+    "read_parquet": "from_parquet", "read_edgelist": "read", "edge_list": "to_pandas", "to_dataframe": "to_pandas",
+    "to_df": "to_pandas", "to_frame": "to_pandas", "to_pandas_edgelist": "to_pandas",
+    "to_scipy_sparse_array": "to_scipy", "adjacency_matrix": "to_scipy", "stats": "metrics",
+    "jaccard_coefficient": "jaccard", "clustering_coefficient": "clustering",
+    "louvain_communities": "louvain", "leiden_communities": "leiden", "bellman_ford": "sssp",
+    "wcc": "connected_components", "scc": "strongly_connected_components", "lpa": "label_propagation",
+    "personalized_pagerank": "pagerank", "sample": "sample_neighbors", "neighbors_sample": "sample_neighbors",
+    "node2vec": "random_walks", "node_count": "num_vertices", "vertex_count": "num_vertices", "edge_count": "num_edges",
+    "version": "epoch", "bfs_tree": "bfs",
 }  # fmt: skip
 
 #: remedies for names that have no single counterpart
@@ -95,6 +106,16 @@ def facade(function: F) -> F:
             raise TypeError(f"{error}{_argument_hint(function, args, kwargs)}") from None
 
     return call  # type: ignore[return-value]
+
+
+class Hinted(type):
+    """The class of a class whose missing attributes get a hint."""
+
+    if not TYPE_CHECKING:  # type checkers must see unknown names
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            close = "" if name.startswith("_") else hint(name, dir(cls))
+            raise AttributeError(f"{cls.__name__} has no {name!r}{close}")
 
 
 class _ErrorsEnd:

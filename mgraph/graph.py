@@ -37,7 +37,7 @@ from mgraph.client.stores import store_methods
 from mgraph.client.stores.storing import Storing, store_options
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption, MgraphError
-from mgraph.facade import at_facade, hint
+from mgraph.facade import Hinted, at_facade, hint
 from mgraph.protocol import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ __all__ = ["DynamicGraph", "UpdateReport"]
 
 
 @at_facade
-class DynamicGraph(Properties):
+class DynamicGraph(Properties, metaclass=Hinted):
     """Dynamic graph with unique edges and optional float32 weights.
 
     It changes in batches, in this process or on the workers of a Dask cluster. Algorithms run on the graph as it is
