@@ -17,8 +17,8 @@ def overlap(self: Runs[Any], pairs: Any) -> np.ndarray:
 
     Parameters
     ----------
-    pairs : array of ints, shape (k, 2)
-        Vertex ids; a pair may come several times, and a vertex be paired with itself.
+    pairs : array-like, shape (k, 2)
+        Vertices, by id or key; a pair may come several times, and a vertex be paired with itself.
 
     Returns
     -------

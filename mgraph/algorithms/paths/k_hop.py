@@ -26,8 +26,8 @@ def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
 
     Parameters
     ----------
-    sources : array of ints, shape (s,)
-        Vertex ids; repeats are allowed.
+    sources : array-like, shape (s,)
+        Vertices, by id or key; repeats are allowed.
     k : int
         The largest number of edges, 0 or more.
 

@@ -26,10 +26,10 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
 
     Parameters
     ----------
-    k : None, int, or array of ints
-        The sources whose shortest paths count: all vertices; this many, drawn at random; or these. With fewer than all,
-        the result is an estimate, scaled up like in NetworkX 3.6: sources are scaled by k - 1, because paths from
-        themselves do not count, and so are NaN if k is 1.
+    k : None, int, or array-like
+        The sources whose shortest paths count: all vertices; this many, drawn at random; or these, by ids or keys. With
+        fewer than all, the result is an estimate, scaled up like in NetworkX 3.6: sources are scaled by k - 1, because
+        paths from themselves do not count, and so are NaN if k is 1.
     seed : int, optional
         The seed of the draw. Equal seeds draw equal sources, but not those of NetworkX.
     normalized : bool

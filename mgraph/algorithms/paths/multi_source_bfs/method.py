@@ -19,8 +19,8 @@ def multi_source_bfs(self: Runs[T], sources: Any) -> T:
 
     Parameters
     ----------
-    sources : array of ints, shape (k,)
-        Vertex ids; repeats are allowed.
+    sources : array-like, shape (k,)
+        Vertices, by id or key; repeats are allowed.
 
     Returns
     -------

@@ -20,8 +20,8 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
 
     Parameters
     ----------
-    starts : array of ints, shape (k,)
-        The vertex at which each walk begins; vertices may repeat.
+    starts : array-like, shape (k,)
+        The vertex at which each walk begins, by id or key; vertices may repeat.
     length : int
         The number of steps, 0 or more.
     seed : int, optional

@@ -51,8 +51,8 @@ def sample_neighbors(
 
     Parameters
     ----------
-    seeds : array of ints, shape (k,)
-        Vertex ids, all different.
+    seeds : array-like, shape (k,)
+        Vertices, by id or key, all different.
     fanouts : list of int
         The number of neighbours to sample per vertex, for each hop; -1 for all. A hop samples the neighbours of the
         vertices that were new in the hop before. Of a vertex with fewer neighbours, all are taken.
