@@ -74,23 +74,45 @@ class GraphLock:
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
+            # A block around this one keeps the graph's lock, even if Ctrl-C comes here.
             if self._depth == 0:
                 self._check_thread()
-                if not self._use_again():
-                    self._runner.run(self._begin(), 2 * ABORT_SECONDS)
-                _HELD.graphs.add(self._sessions.graph)
-            self._depth += 1
+                self._enter()
+            else:
+                self._depth += 1
         except BaseException:
-            self._runner.post(lambda: self._end_soon(self._taken()))
             self._lock.release()
             raise
 
+    def _enter(self) -> None:
+        try:
+            _HELD.graphs.add(self._sessions.graph)
+            if not self._use_again():
+                self._runner.run(self._begin(), 2 * ABORT_SECONDS)
+            self._depth = 1
+        except BaseException:
+            _HELD.graphs.discard(self._sessions.graph)
+            self._give_back()
+            # After a second Ctrl-C the request may be granted only now.
+            self._runner.post(lambda: self._end_soon(self._taken()))
+            raise
+
     def __exit__(self, *exc: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
+        depth = self._depth - 1
+        try:
+            self._exit(depth)
+        except KeyboardInterrupt:  # other clients would wait for ever
+            self._exit(depth)
+            raise
+        finally:
+            self._lock.release()
+
+    def _exit(self, depth: int) -> None:
+        """Leave a block; nothing is lost if Ctrl-C comes here and this is called again."""
+        self._depth = depth
+        if depth == 0:
             _HELD.graphs.discard(self._sessions.graph)
             self._leave()
-        self._lock.release()
 
     def _check_thread(self) -> None:
         """Raise `MgraphError` if this thread has the lock as another client, and so would wait for itself."""
@@ -115,12 +137,18 @@ class GraphLock:
         with self._mutex:
             self._used = False
             keep = self._turn is not None and self._turn != self._wanted
-            begin, self._keeping = keep and not self._keeping, self._keeping or keep
-        # Taken now, so that this client's next call waits behind that of the other client.
+            if keep and not self._keeping:
+                self._runner.post(self._keep)
+                self._keeping = True
+        # Now, so that this client's next call waits behind that of the other client.
         if not keep:
-            self._runner.post(partial(self._end_soon, self._taken()))
-        elif begin:
-            self._runner.post(self._keep)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Return the lock, if this client has it."""
+        # Ctrl-C in between may return it twice, which rank 0 ignores.
+        self._runner.post(partial(self._end_soon, self._turn))
+        self._taken()
 
     def _taken(self, unused: bool = False) -> int | None:
         """Return the turn, for the caller to end; None without one, or if it is to be `unused` and a thread uses it."""
