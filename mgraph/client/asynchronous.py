@@ -108,12 +108,18 @@ class AsyncHandle:
             self._target.__enter__()
             entered.set()
 
+        def leave() -> None:
+            if entered.is_set():
+                self._target.__exit__(None, None, None)
+
         try:
             await self._thread.run(enter)
         except asyncio.CancelledError as error:
             # A pipeline of a published graph has its lock, and other clients wait.
             if entered.is_set():
                 await self.__aexit__(type(error), error, None)
+            else:
+                self._thread.later(leave)  # after a second cancellation it may be entered only now
             raise
         return self
 

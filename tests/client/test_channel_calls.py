@@ -13,7 +13,7 @@ import dask
 import numpy as np
 import pytest
 from fakes import FAKE_CALLS, by_comm, called, fake_cluster, wait_for
-from interrupts import ctrl_c, when
+from interrupts import after, ctrl_c, when
 
 from mgraph import channel as channels
 from mgraph import shared
@@ -225,6 +225,16 @@ def test_ctrl_c_again_before_the_loop_has_heard_of_it_releases_the_ranks_too():
         assert coordinator.status.unsettled
         assert len(coordinator.call("echo_together")) == 2
         assert "wait" not in names
+        assert [worker.log.count("settle") for worker in workers] == [1, 1]
+
+
+def test_ctrl_c_before_the_loop_has_heard_of_a_failure_releases_the_other_ranks():
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("echo_together")
+        coordinator.runner.post(lambda: time.sleep(0.6))
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("fail_together", {"ranks": [1]})
+        assert len(coordinator.call("echo_together")) == 2
         assert [worker.log.count("settle") for worker in workers] == [1, 1]
 
 

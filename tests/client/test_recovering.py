@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -144,6 +145,21 @@ def test_a_store_without_what_was_acknowledged_ends_the_graph(monkeypatch):
         with pytest.raises(WorkerLost, match=problem):
             graph.call("echo")
         assert graph.recoveries == []
+
+
+def test_recoveries_that_ctrl_c_ended_do_not_count(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+        graph.call("update")
+        cut(workers[0])
+        assert wait_for(lambda: graph._incarnations[0].caller.exchange.lost)
+        with monkeypatch.context() as patch:
+            patch.setattr(graph, "_reopen", lambda *_: signal.raise_signal(signal.SIGINT))
+            for _ in range(4):
+                with pytest.raises(KeyboardInterrupt):
+                    graph.call("echo")
+        with pytest.raises(Recovered):
+            graph.call("echo")
+        assert len(graph.call("echo")) == 2
 
 
 def test_large_and_small_batches_keep_their_order_over_two_losses(monkeypatch):

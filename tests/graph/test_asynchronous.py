@@ -17,7 +17,7 @@ from graph_clusters import NO_DASHBOARD
 from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex, WorkerLost
-from mgraph.client.asynchronous import _handle, _Thread
+from mgraph.client.asynchronous import AsyncHandle, _handle, _Thread
 from mgraph.client.batches.pending import PendingReport
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
@@ -264,6 +264,33 @@ def test_a_cancelled_pipeline_ends_its_turn_with_a_published_graph(client, monke
             await g.unpublish()
 
     run(client, body)
+
+
+def test_a_block_that_is_entered_after_two_cancellations_is_left():
+    class Target:
+        def __enter__(self) -> None:
+            came.append("enter")
+            time.sleep(0.2)
+
+        def __exit__(self, *exc: object) -> None:
+            came.append("exit")
+
+    came: list[str] = []
+
+    async def body() -> None:
+        handle = AsyncHandle(Target(), _Thread())
+        task = asyncio.create_task(handle.__aenter__())
+        while not came:
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await handle._thread.run(lambda: came.append("next"))
+
+    asyncio.run(body())
+    assert came == ["enter", "exit", "next"]
 
 
 def test_properties_do_not_wait_on_the_event_loop(client, monkeypatch):

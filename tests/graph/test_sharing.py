@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
+from contextlib import suppress
 from functools import wraps
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD, assert_clean, check_graph
 from graph_model import GraphModel
+from interrupts import at_line
 from plain_graph import fresh_rng
 
 import mgraph
@@ -25,6 +28,8 @@ from mgraph import (
     list_graphs,
     unpublish,
 )
+from mgraph.client.calls import loop_runner
+from mgraph.client.published import publishing
 from mgraph.worker.sessions.session import Session
 
 N = 60
@@ -189,6 +194,20 @@ def test_what_cannot_be_published(client, other, tmp_path):
             DynamicGraph.attach(other, "roads")
         with pytest.raises(TypeError, match="got None"):
             DynamicGraph.attach(None, "roads")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_at_any_line_of_publishing_is_as_if_it_was_never_called(client):
+    files, line, reached = {module.__file__ for module in (publishing, loop_runner)}, 0, True
+    with DynamicGraph(client, 10) as g:
+        while reached:
+            with suppress(KeyboardInterrupt):
+                with at_line(line, files, lambda: signal.raise_signal(signal.SIGINT)) as came:
+                    g.publish("roads")  # refused if the name was left
+                g.unpublish()
+            reached, line = came(), line + 1
+        assert line > 30
+        assert g.insert([0], [1]).epoch == 1
 
 
 def test_a_pipeline_that_was_there_before(client, other):

@@ -247,3 +247,24 @@ def test_an_answer_waits_and_others_do_not(error):
     assert late.seq == 1
     assert isinstance(late, Result if error is None else Failure)
     assert (late.state.epoch, late.state.broken) == (4, None if error is None else "the disk")
+
+
+def test_an_answer_that_cannot_be_posted_after_its_future_is_an_error():
+    """Arrays of a large answer need memory, on a GPU for their way to the host."""
+
+    class Large:
+        def put(self, values, wait):
+            raise MemoryError("no room")
+
+    after, posted, ended = Future(), SimpleQueue(), threading.Event()
+    thread = ShardThread("mgraph-test", lambda aborted: Servant(after), ended.set)
+    thread.start()
+    thread.requests.put(Asked(Call(1, 1, "later", {}), posted.put, Large(), whole=True))
+    thread.requests.put(Asked(Call(2, 1, "now", {}), posted.put))
+    assert posted.get(timeout=10).seq == 2
+    after.set_result(None)
+    late = posted.get(timeout=10)
+    assert isinstance(late, Failure)
+    assert (late.seq, late.state.epoch, late.state.broken) == (1, 4, None)
+    thread.stop()
+    assert ended.wait(10)

@@ -168,10 +168,14 @@ class ChannelCalls:
                 self._sessions.note(answers, ranks)
                 return [answer.value for answer in answers]
 
-            # A rank has failed or is lost: the event loop takes over.
+            # A rank has failed or is lost: the event loop takes over, unless Ctrl-C comes before it has begun to.
+            async def finish() -> list[Value]:
+                nonlocal waiting
+                waiting = False
+                return await self._finish(seq, ranks, together, epoch)
+
             self._ctrl_c.end()
-            waiting = False
-            return self._runner.run(self._finish(seq, ranks, together, epoch), 2 * ABORT_SECONDS)
+            return self._runner.run(finish(), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
             if waiting:
                 # Ctrl-C again may cancel the wait before it begins, but not what is told before.

@@ -128,6 +128,8 @@ class Coordinator:
 
         Rank 0 is published last, since clients look for the graph there.
         """
+        if name is None and self._graph_lock is None:
+            return
         with self.lock:
             self.runner.run(self._publish(name, card), GRACE_SECONDS)
 
@@ -349,8 +351,10 @@ class Coordinator:
                 try:
                     await asyncio.shield(self.sessions.ask(rank, message))
                 except BaseException:
-                    for other in ranks[rank:] if name is not None else ():
-                        self.sessions.ask(other, Publish(self.sessions.next_number(), None))
+                    withdraw = Publish(self.sessions.next_number(), None)
+                    asked = [self.sessions.ask(other, withdraw) for other in ranks[rank:] if name is not None]
+                    if asked:  # the name may be taken again at once
+                        await asyncio.wait(asked, timeout=ABORT_SECONDS)
                     raise
 
     async def _ready(self, connect: bool, alone: bool) -> None:

@@ -62,11 +62,12 @@ class GraphLock:
         self._runner, self._sessions, self._exchange = runner, sessions, exchange
         self._send_lock, self._flying = send_lock, flying
         self._lock, self._depth = threading.RLock(), 0
-        # The number of its `Turn`; Ctrl-C may leave it set. `_mutex` guards it, and whether a thread uses the lock.
+        # The number of its `Turn`, and the block that uses the lock. `_mutex` guards them.
         self._mutex = threading.Lock()
         self._turn: int | None = None
+        self._user: object = None
         self._wanted: int | None = None  # the last turn that another client waited for
-        self._uses, self._used, self._keeping = 0, False, False
+        self._uses, self._keeping = 0, False
         self._knows = False  # True if the ranks' states are known
         self._ending: set[asyncio.Task[None]] = set()
         sessions.all[RANK].wanted = self._note_wanted
@@ -74,23 +75,44 @@ class GraphLock:
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
+            # A block around this one keeps the graph's lock, even if Ctrl-C comes here.
             if self._depth == 0:
                 self._check_thread()
-                if not self._use_again():
-                    self._runner.run(self._begin(), 2 * ABORT_SECONDS)
-                _HELD.graphs.add(self._sessions.graph)
-            self._depth += 1
+                self._enter()
+            else:
+                self._depth += 1
         except BaseException:
-            self._runner.post(lambda: self._end_soon(self._taken()))
             self._lock.release()
             raise
 
+    def _enter(self) -> None:
+        user = object()
+        try:
+            _HELD.graphs.add(self._sessions.graph)
+            if not self._use_again(user):
+                self._runner.run(self._begin(user), 2 * ABORT_SECONDS)
+            self._depth = 1
+        except BaseException:
+            _HELD.graphs.discard(self._sessions.graph)
+            self._runner.post(partial(self._return, user))
+            raise
+
     def __exit__(self, *exc: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
+        depth = self._depth - 1
+        try:
+            self._exit(depth)
+        except KeyboardInterrupt:  # other clients would wait for ever
+            self._exit(depth)
+            raise
+        finally:
+            self._lock.release()
+
+    def _exit(self, depth: int) -> None:
+        """Leave a block; nothing is lost if Ctrl-C comes here and this is called again."""
+        self._depth = depth
+        if depth == 0:
             _HELD.graphs.discard(self._sessions.graph)
             self._leave()
-        self._lock.release()
 
     def _check_thread(self) -> None:
         """Raise `MgraphError` if this thread has the lock as another client, and so would wait for itself."""
@@ -101,33 +123,34 @@ class GraphLock:
                 "would wait for its end; gather results of that client first, as by to_numpy()"
             )
 
-    def _use_again(self) -> bool:
-        """Use the lock that was kept. False if it was returned, or this client cannot make calls any more."""
+    def _use_again(self, user: object) -> bool:
+        """Use the lock that was kept. False if it is returned, or this client cannot make calls any more."""
         exchange = self._exchange
         with self._mutex:
-            if self._turn is None or exchange.lost or exchange.aborting or self._sessions.closed:
+            if self._turn is None or self._turn == self._wanted:
                 return False
-            self._used, self._uses = True, self._uses + 1
+            if exchange.lost or exchange.aborting or self._sessions.closed:
+                return False
+            self._user, self._uses = user, self._uses + 1
             return True
 
     def _leave(self) -> None:
         """Keep the lock for a while, or return it if another client wants it."""
         with self._mutex:
-            self._used = False
+            self._user = None
             keep = self._turn is not None and self._turn != self._wanted
-            begin, self._keeping = keep and not self._keeping, self._keeping or keep
-        # Taken now, so that this client's next call waits behind that of the other client.
+            if keep and not self._keeping:
+                self._runner.post(self._keep)
+                self._keeping = True
         if not keep:
-            self._runner.post(partial(self._end_soon, self._taken()))
-        elif begin:
-            self._runner.post(self._keep)
+            self._runner.post(self._return)
 
-    def _taken(self, unused: bool = False) -> int | None:
-        """Return the turn, for the caller to end; None without one, or if it is to be `unused` and a thread uses it."""
+    def _taken(self, user: object = None) -> int | None:
+        """Return the turn, for the caller to end; None without one, or if another block than that of `user` uses it."""
         with self._mutex:
-            if unused and self._used:
+            if self._user not in (None, user):
                 return None
-            turn, self._turn, self._used = self._turn, None, False
+            turn, self._turn, self._user = self._turn, None, None
             return turn
 
     @property
@@ -137,10 +160,10 @@ class GraphLock:
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
-    async def _begin(self) -> None:
+    async def _begin(self, user: object) -> None:
         self._exchange.check()
         if self._turn is not None:
-            self._used = True
+            self._user = user
             return
 
         # Ask rank 0 for the lock; log a warning if another client keeps it for long.
@@ -162,7 +185,7 @@ class GraphLock:
         # Take over the last holder's knowledge.
         grant = asked.result().value
         with self._mutex:
-            self._turn, self._used, self._uses = seq, True, self._uses + 1
+            self._turn, self._user, self._uses = seq, user, self._uses + 1
         if grant["attempt"] is None:  # the graph is not published after all, and rank 0 knows of no holder
             self._wanted = seq  # so it is not kept
             return
@@ -188,19 +211,20 @@ class GraphLock:
         """Return the lock to the client that waits for it, now or after the call under way."""
         self._wanted = turn
         if turn == self._turn:
-            self._end_soon(self._taken(unused=True))
+            self._return()
 
     def _keep(self, uses: int = -1) -> None:
         """Return the lock if it was not used since it had this number of `uses`; else look again later."""
         with self._mutex:
-            self._keeping = self._turn is not None and (self._used or uses != self._uses)
+            self._keeping = self._turn is not None and (self._user is not None or uses != self._uses)
         if self._keeping:
             asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep, self._uses)
         else:
-            self._end_soon(self._taken(unused=True))
+            self._return()
 
-    def _end_soon(self, turn: int | None) -> None:
-        if turn is not None:
+    def _return(self, user: object = None) -> None:
+        """Return the lock soon, unless another block than that of `user` uses it."""
+        if (turn := self._taken(user)) is not None:
             task = asyncio.create_task(self._end(turn))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

@@ -55,23 +55,23 @@ def publish(self: Any, name: str) -> None:
     place, coordinator = self._placed(self._client, {"workers": self.workers}), self._directory.coordinator
     _check_free(place.published(), name)
 
-    # Under the lock, rank 0 gets the keys, and all ranks the card.
-    with coordinator.lock:
-        self._directory.check()
-        card = {
-            "graph": self.id, "addresses": self.workers, "options": asdict(self._options),
-            "storing": None if self._storing is None else asdict(self._storing),
-        }  # fmt: skip
-        self._directory.announce_keys(logged=self._storing is not None)
-        coordinator.publish(name, pack(card))
-
-    # Another client may have taken the name meanwhile, for a graph on other workers: look again.
     try:
+        # Under the lock, rank 0 gets the keys, and all ranks the card.
+        with coordinator.lock:
+            self._directory.check()
+            card = {
+                "graph": self.id, "addresses": self.workers, "options": asdict(self._options),
+                "storing": None if self._storing is None else asdict(self._storing),
+            }  # fmt: skip
+            self._directory.announce_keys(logged=self._storing is not None)
+            self._published = name
+            coordinator.publish(name, pack(card))
+
+        # Another client may have taken the name meanwhile, for a graph on other workers: look again.
         _check_free([part for part in place.published() if part["graph"] != self.id], name)
     except BaseException:
-        coordinator.publish(None)
+        unpublish(self)  # Ctrl-C may have come after the last worker's answer
         raise
-    self._published = name
 
 
 def _check(graph: Any, name: Any) -> None:

@@ -285,12 +285,11 @@ class Recovering:
 
     def _start_next(self, lost: Incarnation, error: MgraphError) -> Incarnation:
         """Start the incarnation after `lost` and return it. After a failure, every later call fails too."""
-        self._in_a_row += 1
         if isinstance(error, Stale):  # a batch that waited for room; to raise that would have it tried again
             error = WorkerLost(str(error))
 
         # Give up after too many recoveries in a row.
-        if self._failed is None and self._in_a_row > self._most:
+        if self._failed is None and self._in_a_row >= self._most:
             self._failed = type(error)(
                 f"{error}; the graph was opened again {self._most} times in a row: open the store"
             )
@@ -304,6 +303,7 @@ class Recovering:
         except MgraphError as problem:
             self._failed = type(error)(f"{error}; the graph could not be opened again: {problem}")
             raise self._failed from problem
+        self._in_a_row += 1  # only now: Ctrl-C may have ended a recovery before
         if self._closed:
             successor.caller.close()
             raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")

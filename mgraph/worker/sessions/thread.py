@@ -222,7 +222,10 @@ class ShardThread(threading.Thread):
     def _answer_after(self, asked: Asked, value: dict[str, Any], state: ShardState, after: Future[None]) -> None:
         """Answer a call after its future has ended; the thread continues meanwhile."""
         if (error := after.exception()) is None:
-            self._post_all(asked, value, state)
+            try:
+                self._post_all(asked, value, state)
+            except BaseException as problem:  # a future only logs it, and the client waits
+                asked.post(Failure(asked.request.seq, encode_error(problem), state))
         else:
             asked.post(Failure(asked.request.seq, encode_error(error), state._replace(broken=str(error))))
 

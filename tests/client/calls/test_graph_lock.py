@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import FakeServant, FakeWorker, LoopThread, by_comm, fake_cluster, sending, wait_for
-from interrupts import ctrl_c, when
+from interrupts import at_line, ctrl_c, when
 from patience import patience
 
 from mgraph.batch import COLUMNS
@@ -222,6 +225,26 @@ def test_a_turn_is_not_given_back_while_a_queued_batch_is_being_sent(monkeypatch
         assert errors == []
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]
         assert epochs(first) == [0, 0]
+
+
+def test_ctrl_c_at_any_line_of_the_lock_leaves_it_to_the_block_around_or_to_other_clients():
+    def press() -> None:
+        # Where a function begins, Ctrl-C cannot be kept from it.
+        if sys._getframe(2).f_code.co_name != "__exit__":
+            signal.raise_signal(signal.SIGINT)
+
+    files, line, reached = {graph_lock.__file__}, 0, True
+    with two() as (first, other, _), ThreadPoolExecutor(1) as pool:
+        first.call("update")
+        while reached:
+            with suppress(KeyboardInterrupt), at_line(line, files, press) as came, first.lock:
+                with suppress(KeyboardInterrupt):
+                    first.call("echo")
+                first.call("echo")
+            reached, line = came(), line + 1
+            assert other.call("update")[0]["epoch"] == 2 * line
+            assert pool.submit(first.call, "update").result(patience(5))[0]["epoch"] == 2 * line + 1
+    assert line > 30
 
 
 def test_a_failed_call_of_one_client_is_over_for_the_other():
