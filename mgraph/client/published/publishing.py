@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from mgraph.client.creation.place import directory
 from mgraph.client.options import Options
 from mgraph.client.stores.storing import Storing
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.errors import GraphLost, InvalidOption
+from mgraph.errors import GraphLost, InvalidOption, MgraphError
 from mgraph.partition import Partition
 from mgraph.plain import pack, unpack
 
@@ -70,7 +71,9 @@ def publish(self: Any, name: str) -> None:
         # Another client may have taken the name meanwhile, for a graph on other workers: look again.
         _check_free([part for part in place.published() if part["graph"] != self.id], name)
     except BaseException:
-        unpublish(self)  # Ctrl-C may have come after the last worker's answer
+        with suppress(MgraphError):  # as after a loss, which is the first error
+            unpublish(self)  # Ctrl-C may have come after the last worker's answer
+        self._published = None
         raise
 
 
