@@ -255,7 +255,7 @@ FOUND = {
     "votes_before_the_record_is_synced": ("small", 0),
     "answers_before_the_sync_of_changes_in_flight": ("small", 40),
     "refusals_are_not_logged": ("large", 0),
-    "refusals_are_not_synced": ("large", 401),
+    "refusals_are_not_synced": ("large", 189),
     "of_changes_that_cannot_be_refused_the_first_says_so": ("large", 1442),
     "a_graph_goes_on_after_a_change_that_could_not_be_refused": ("small", 30885),
     "refusals_are_not_read": ("large", 0),
