@@ -157,7 +157,7 @@ def adopt(rank: Rank, exchange: str) -> None:
 def open_exchange(rank: Rank, attempt: int) -> Value:
     """Open the exchange of an attempt and return its address."""
     # Otherwise ranks of two exchanges with the same number would wait for each other for ever.
-    if rank.exchange is not None and rank.attempt == attempt:
+    if rank.size > 1 and rank.exchange is not None and rank.attempt == attempt:
         raise MgraphError(f"rank {rank.number}: the exchange of attempt {attempt} is open already")
     rank.settle()
     assert rank.device is not None
