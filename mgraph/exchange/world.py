@@ -32,7 +32,7 @@ __all__ = ["World"]
 LAYOUT = constants("kernels/world_common.cuh")
 NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
 FLAG_BITS = LAYOUT["flag_bits"]
-COUNTS_AT, HEARD_AT, SHARES = LAYOUT["counts_at"], LAYOUT["heard_at"], LAYOUT["share_words"]
+HEARD_AT, SHARES = LAYOUT["heard_at"], LAYOUT["share_words"]
 REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"], LAYOUT["report_words"]
 OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed", "ended", "stayed", "at_meeting"))
 GOES_ON, CARRIED, BROKEN = (LAYOUT[name] for name in ("goes_on", "carried", "broken"))
@@ -94,7 +94,6 @@ class World:
         self._region: Any = None
         self._region_nbytes = 0
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
-        self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
         self._layouts: dict[Any, Layout] = {}
 
     def _gpus_differ(self) -> bool:
@@ -201,9 +200,9 @@ class World:
         tables = [np.asarray(partition.starts, np.uint64), regions, out.reshape(-1), inboxes.reshape(-1)]
         return Struct(
             rank=self.rank, size=size, tables=device.asarray(np.concatenate(tables)),
-            control=self._control, counts=self._counts,
-            host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
-            stay=_stay(device), message_bytes=layout.message, apart=int(not self.mapped and links is None),
+            control=self._control, host=device.address(self._host_words), patience=PATIENCE[device.kind],
+            stay=_stay(device), room=layout.room, message_bytes=layout.message,
+            apart=int(not self.mapped and links is None),
             cargo_offset=0 if links is None else layout.told,
             carry=links.function if links else 0, links=device.address(links.words) if links else 0,
             link_count=len(links) if links else 0,

@@ -31,12 +31,16 @@ enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `contro
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
-constexpr int step_at = 32, meetings_at = 33, waiting_at = 34, told_at = 35;
-constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
+constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
+constexpr int state_at = 48, counts_at = state_at + state_words;
+// A set of counts: messages to each rank since the last meeting, the numbers, and flags. A GPU has one for each of three
+// meetings in turn: at one it reads the first, adds to the next after it, and clears the one before.
+constexpr int count_words = most_ranks + 8, count_sets = 3;
+constexpr int heard_at = counts_at + count_sets * count_words;
 // Words of the host: how a launch ended, and the state; at a meeting, the meetings before, the counts, and `Shared`.
 constexpr int report_at = 8, meeting_at = report_at + 1 + state_words, share_words = 7;
 constexpr int report_words = meeting_at + 1 + most_ranks + number_count + share_words;
-static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
+static_assert(number_count < 8 && heard_at % 2 == 0);
 
 // How a GPU waits.
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
@@ -63,7 +67,7 @@ struct Heard {
     i64 rank, size, meetings;
     static constexpr int totals = most_ranks * said_words;
     // Adds up a word of all ranks. Of the last one the flags are joined. Sums of words that are no counts may wrap.
-    static DEVICE void add_up(i64* said, i64 size, int word) {
+    static APART void add_up(i64* said, i64 size, int word) {
         u64 sum = 0, flags = 0, all = word == said_words - 1 ? ~(u64)0 << flag_bits : ~(u64)0;
 #pragma unroll 1
         for (i64 r = 0; r < size; ++r) {
@@ -91,13 +95,15 @@ struct Heard {
 
 template <class State> DEVICE void keep_state(const struct World& world, const State& state, i64 end);
 DEVICE const u64* near_tables(const u64* tables);  // the same words, in shared memory on a GPU
+DEVICE i64* counts_of_phase(u64* control);  // the set to which the phase adds
+// The same program, as a function of its own (APART) should read it.
+template <class Program> DEVICE const Program& nearby(const Program& program);
 
 struct World {
     i64 rank;
     i64 size;
     const u64* tables;  // of starts, regions, where to write messages, and inboxes; a GPU's blocks have copies
     u64* control;
-    i64* counts;  // messages to each rank since the last meeting, then the numbers
     i64 host;  // address of words of the host: 1 if rank 0 wants to leave; from `report_at` on, how a launch ended
     i64 patience;  // nanoseconds that a launch waits for another rank, and a GPU until it looks at the host's word
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
@@ -109,6 +115,7 @@ struct World {
     i64 links;
     i64 link_count;
     DEVICE i64 table_words() const { return 6 * size + 1; }
+    DEVICE i64* counts() const { return counts_of_phase(control); }
     // The first vertex of a rank's range, or one past the last of all.
     DEVICE i64 start(i64 r) const { return (i64)near_tables(tables)[r]; }
     // The address of a rank's region in this process; 0: it cannot be reached.
@@ -134,7 +141,7 @@ struct World {
     // Messages have 4 or 8 bytes, the same for all of a program. If the inbox has no room, a message is counted but not
     // written, and the meeting's flags say `overflowed`.
     template <class T> DEVICE void send(const Heard& heard, i64 to, T message) const {
-        i64 place = take_place(counts + to);
+        i64 place = take_place(counts() + to);
         if (place < room) put(heard, to, place, message);
     }
     template <class T> DEVICE void put(const Heard& heard, i64 to, i64 place, T message) const {
@@ -143,14 +150,15 @@ struct World {
     template <class T = u32> DEVICE T message(const Heard& heard, i64 from, i64 i) const {
         return load((const T*)in(heard.reads(), from) + i);
     }
-    DEVICE i64* number(int k) const { return counts + size + k; }
+    DEVICE i64* number(int k) const { return counts() + size + k; }
     // Writes the words that the host carries at a meeting of all ranks, and clears the counts. Called by `n` lanes.
     template <class Program, class State>
     DEVICE void tell_host(const Program& program, const State& state, i64 meetings, int lane, int n) const {
-        i64* told = (i64*)host + meeting_at;
+        i64 *told = (i64*)host + meeting_at, *counts = this->counts();
         for (int i = lane; i < size + number_count; i += n)
             store(told + 1 + i, load(counts + i)), store(counts + i, (i64)0);
         if (lane) return;
+        store(counts + size + number_count, (i64)0);
         store(told, meetings);
         store_shared(told + 1 + size + number_count, program.shares(state));
     }
@@ -162,7 +170,7 @@ struct World {
     // Writes the counts of messages and `Shared` for the gateways of this rank's group.
     template <class Program, class State> DEVICE void tell_gateways(const Program& program, const State& state) const {
         i64* told = (i64*)words(rank, cargo_offset);
-        for (i64 r = 0; r < size; ++r) store(told + r, load(counts + r));
+        for (i64 r = 0; r < size; ++r) store(told + r, load(counts() + r));
         store_shared(told + size, program.shares(state));
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {

@@ -35,7 +35,7 @@ DEVICE void send_together(Group group, const World& world, const Heard& heard, b
     for (i64 r = 0; r < world.size; ++r) {
         bool now = mail && owner == r;
         if (!group.any(now)) continue;
-        i64 at = places(group, now, world.counts + r);
+        i64 at = places(group, now, world.counts() + r);
         if (now && at < world.room) world.put(heard, r, at, message);
     }
 }
@@ -64,7 +64,7 @@ DEVICE void send_all(Group group, const World& world, const Heard& heard, u32 n,
         u32 count = 0;
         for (u32 at = 0; at < n; at += group.size()) count += lanes_to(group, rank_of(at + group.rank()), ranks);
         int of = first + group.rank();
-        i64* counter = of == (int)world.rank ? listed : world.counts + of;
+        i64* counter = of == (int)world.rank ? listed : world.counts() + of;
         i64 place = count ? atomic_add(counter, (i64)count) : 0;
         for (u32 at = 0; at < n; at += group.size()) {
             int to = rank_of(at + group.rank());

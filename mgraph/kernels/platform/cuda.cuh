@@ -16,7 +16,10 @@ DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, pa
 template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: keeps L2 for reused data
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
-DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
+DEVICE i64 atomic_add(i64* p, i64 v) {  // never in shared memory, where 64 bits would be compared and swapped
+    __builtin_assume(__isGlobal(p));
+    return (i64)atomicAdd((u64*)p, (u64)v);
+}
 // Adds 1; converged lanes share an atomic, like cooperative_groups::coalesced_threads(). __activemask() returns the
 // lanes that execute it together. No branch follows before __match_any_sync, so each of them calls it with the same
 // mask, and it converges them again if they have diverged meanwhile. The same holds for `same` and __shfl_sync. A lane
@@ -66,6 +69,18 @@ DEVICE f64 product(f64 a, f64 b) { return __dmul_rn(a, b); }  // rounded: no add
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
+
+// A word of all blocks: it counts their barriers above its low 24 bits, which return to 0 after each, so it need not be
+// cleared. What a block adds to arrive:
+DEVICE u64 arrival() { return blockIdx.x ? 1 : ((u64)1 << 24) - (gridDim.x - 1); }
+// Arrives at a barrier, and waits until the word counts `goal` of them: what all wrote before is then seen. One lane of
+// each block calls it.
+DEVICE void meet_blocks(u64* arrived, u64 goal) {
+    u64 there;
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(arrived), "l"(arrival()) : "memory");
+    do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(there) : "l"(arrived) : "memory");
+    while (there >> 24 < goal);
+}
 
 constexpr int in_flight = 1;  // concurrent searches per lane: other warps hide the latency
 
@@ -127,17 +142,12 @@ struct Grid {
     template <int W> DEVICE Items scattered(Tile<W>, i64 n) const {
         return {(i64)(thread / W) * gridDim.x + blockIdx.x, n, (i64)gridDim.x * blockDim.x / W};
     }
-    // The word counts barriers above its low 24 bits, which return to 0 after each, so it need not be cleared.
     DEVICE void meet(u64* arrived, u64& goal) const {
         __syncthreads();
         if (gridDim.x == 1) return;  // all are here
         if (threadIdx.x == 0) {
             if (goal == 0) goal = load(arrived) >> 24;  // no meeting ends without this block
-            ++goal;
-            u64 mine = blockIdx.x ? 1 : ((u64)1 << 24) - (gridDim.x - 1), there;
-            asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(arrived), "l"(mine) : "memory");
-            do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(there) : "l"(arrived) : "memory");
-            while (there >> 24 < goal);
+            meet_blocks(arrived, ++goal);
         }
         __syncthreads();
     }

@@ -7,6 +7,8 @@
 
 DEVICE void or_everywhere(u32* p, u32 v) { atomic_or(p, v); }  // for words that another rank may write, too
 DEVICE const u64* near_tables(const u64* tables) { return tables; }
+template <class Program> DEVICE const Program& nearby(const Program& program) { return program; }
+DEVICE i64* counts_of_phase(u64* control) { return (i64*)control + counts_at; }
 DEVICE void store_four(u32* p, const u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) store(p + i, v[i]);
 }
@@ -53,7 +55,7 @@ class Gathering {
         bool leaves = load((const u32*)world.host) || now_nanoseconds() - born > world.stay;
         i64 flags = leaves ? wants_to_leave : 0;
         for (i64 r = 0; r < world.size; ++r) {
-            i64 count = load(world.counts + r);
+            i64 count = load(world.counts() + r);
             flags += count << flag_bits;
             if (count > world.room) flags |= overflowed;
         }
@@ -61,12 +63,12 @@ class Gathering {
             if (alone ? r != world.rank : !world.reaches(r)) continue;
             u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
             for (int k = 0; k < said_words; ++k) {
-                i64 value = k == 0 ? load(world.counts + r) : k <= number_count ? load(world.number(k - 1)) : flags;
+                i64 value = k == 0 ? load(world.counts() + r) : k <= number_count ? load(world.number(k - 1)) : flags;
                 say_word(to, k, value, step);
             }
             if (r != world.rank) ring(world.words(r, bell_offset));
         }
-        for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts + i, (i64)0);
+        for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts() + i, (i64)0);
     }
     bool take(i64 r) {  // reads the numbers of rank r; false if not all of them are there
         const u64* from = r == world.rank ? world.heard_of(r) : world.slot(world.rank, meetings, r);

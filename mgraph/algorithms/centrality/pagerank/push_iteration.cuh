@@ -103,7 +103,7 @@ struct PushIteration {
             if (r == world.rank) continue;
             i64 first = world.start(r), n = world.start(r + 1) - first;
             for (i64 i : grid.items(n)) world.put(heard, r, i, bits_of(pushed.take(first + i)));
-            for (i64 i : grid.items(1)) atomic_add(world.counts + r, n + i);
+            for (i64 i : grid.items(1)) atomic_add(world.counts() + r, n + i);
         }
     }
     APART void do_finish(Grid grid, const State& s, const Heard& heard, RankSums<true>& all) const {

@@ -163,7 +163,7 @@ struct Sweep {
                 if (words() > 1) world.put(heard, r, 2 * i + 1, (u64)follow.changes[(move >> 32) - world.lo()]);
             }
             for (i64 i : grid.items(1))
-                if (n > 0) store(world.counts + r + i, n);
+                if (n > 0) store(world.counts() + r + i, n);
         }
         for (i64 i : grid.items(s.part ? 0 : 1)) mine.of[MOVES] = s.moves + i, mine.of[LONGEST] = -s.moves;
     }

@@ -304,7 +304,7 @@ struct Colors {
                 world.put(heard, r, i, (u64)id << 32 | value);
             }
             for (i64 i : grid.items(1))
-                if (now) store(world.counts + r + i, now);
+                if (now) store(world.counts() + r + i, now);
         }
         for (i64 i : grid.items(s.part ? 0 : 1)) mine.of[NEXT] = s.next + i, mine.of[LONGEST] = -longest;
     }

@@ -57,7 +57,7 @@ struct Round {  // one lane's
                                ids[k]);
     }
     DEVICE void send_alone(u32 id) const {
-        i64 owner = world.owner(id), place = world.counts[owner]++;
+        i64 owner = world.owner(id), place = world.counts()[owner]++;
         if (place < world.room) world.put(heard, owner, place, id);
     }
     DEVICE void enlist(u32 row) const {

@@ -54,8 +54,9 @@ struct SearchDown {
     // Own vertices get their distance and go to the next list, others to their owners. Returns the arcs of them that the
     // lane counted. Apart: with a copy for each caller, a GPU took longer to fetch the instructions.
     template <class Group>
-    static APART i64 handed_on(Group group, const Search& search, Heard heard, i64 level, i64 next_listed, u32* ids,
+    static APART i64 handed_on(Group group, const Search& all, Heard heard, i64 level, i64 next_listed, u32* ids,
                                u32 n) {
+        const Search& search = nearby(all);
         constexpr int few = Group::width > 1 ? 4 : 1;  // accesses of a lane at once
         const World& world = search.world;
         i64 arcs = 0;
@@ -121,8 +122,8 @@ struct SearchDown {
         ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
         return row;
     }
-    // Few rows, most of them short: 16 lanes take one each, and hand on at once what they find. A GPU then waits for a
-    // chain of few accesses. So a bit is set without a look at it before.
+    // Few rows, most of them short: 16 lanes take one each. A GPU then waits for a chain of few accesses. So a bit is set
+    // without a look at it before, and what is found is handed on at once, own rows by an atomic of the block.
     static constexpr int brief = 16;
     static DEVICE bool is_brief(Grid grid, const State& s, const Heard& heard) {
         i64 groups = grid.items(Tile<brief>{}, 0).step;
@@ -132,12 +133,14 @@ struct SearchDown {
         i64 arcs = 0;
         u32 late = 0, lowered = 0;
     };
-    static APART Counted expand_brief(Grid grid, const Search& search, const State& s, Heard heard) {
+    static APART Counted expand_brief(Grid grid, const Search& all, const State& s, Heard heard, Finds rows_found) {
+        const Search& search = nearby(all);
         const World& world = search.world;
         u32* bits = search.seen(world.rank, s.buffer);
         const u32* listed = search.listing(s.level);
         u32* next = search.listing(s.level + 1) + s.next_listed;
         const u32 level = (u32)s.level, lo = (u32)world.lo(), rows = (u32)world.rows(), n = (u32)s.listed;
+        constexpr bool by_slots = in_stretches<decltype(search.graph)>;
         Counted counted;
         auto discover = [&](u32 id) {
             if (id == no_id || atomic_or(bits + id / word_bits, bit_of(id)) & bit_of(id)) return;
@@ -146,11 +149,14 @@ struct SearchDown {
                 if (world.size == 1) search.distance[row] = (i32)(level + 1);
                 else if (atomic_min((u32*)search.distance + row, level + 1) <= level + 1) return;
                 u32 degree = search.graph.degree(row);
-                store(next + take_place(world.number(Search::LISTED)), row);
+                // The next level reads the row's start, and its slots.
+                if constexpr (by_slots) search.graph.fetch_from(search.graph.begins(row));
+                if (!rows_found.add(row)) store(next + take_place(world.number(Search::LISTED)), row);
                 counted.arcs += degree;
                 return;
             }
-            i64 owner = world.owner(id), alike = (i64)id - world.start(owner), place = take_place(world.counts + owner);
+            i64 owner = world.owner(id), alike = (i64)id - world.start(owner),
+                place = take_place(world.counts() + owner);
             if (place < world.room) world.put(heard, owner, place, id);
             if (alike < rows) counted.arcs += search.graph.degree(alike);
         };
@@ -161,6 +167,9 @@ struct SearchDown {
             ++(before == Search::unreached ? counted.late : counted.lowered);
             return id - lo;
         };
+        Block block;
+        if (block.rank() == 0) *rows_found.count() = 0;
+        block.sync();
         Tile<brief> group;
         for (i64 i : grid.scattered(group, n + received(heard, s.inbox))) {
             i64 row = -1;
@@ -173,11 +182,12 @@ struct SearchDown {
                 if (row < 0) continue;
             }
             const auto& graph = search.graph;
-            if ((i64)graph.degree(row) > HUB_DEGREE) {
+            i64 at = 0, end = HUB_DEGREE + 1;  // of its slots, where they are in one stretch
+            if constexpr (by_slots) at = graph.begins(row), end = graph.ends(row);
+            if (end - at > HUB_DEGREE && (i64)graph.degree(row) > HUB_DEGREE) {
                 if (group.rank() == 0) add_tasks(graph, row, search.tasks, world.number(Search::TASKS));
-            } else if constexpr (in_stretches<decltype(search.graph)>) {
-                for (i64 at = graph.begins(row) + group.rank(), end = graph.ends(row); at < end; at += group.size())
-                    discover(graph.id_at(at));
+            } else if constexpr (by_slots) {
+                for (at += group.rank(); at < end; at += group.size()) discover(graph.id_at(at));
             } else {
                 for (i64 unit = 0, units = graph.units(row); unit < units; ++unit)
                     graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
@@ -186,6 +196,14 @@ struct SearchDown {
                     });
             }
         }
+        // One warp of the block takes places for all.
+        block.sync();
+        Tile<Search::lanes> tile;
+        if (tile.index()) return counted;
+        i64 found = lesser(load(rows_found.count()), rows_found.most), place = 0;
+        if (found && tile.rank() == 0) place = atomic_add(world.number(Search::LISTED), found);
+        place = tile.shfl(place, 0);
+        for (i64 i = tile.rank(); i < found; i += tile.size()) store(next + place + i, rows_found.ids[i]);
         return counted;
     }
     DEVICE void expand_tasks(Grid grid) const {

@@ -148,7 +148,7 @@ struct BitParallel {
                 store(coming + id, (u64)0);
             }
             for (i64 i : grid.items(1)) {
-                if (n) store(world.counts + r, n + i);
+                if (n) store(world.counts() + r, n + i);
                 mine.of[LEFT] += greater(count - first - n, (i64)0);
             }
         }

@@ -46,7 +46,7 @@ struct NearFar {
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
     DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // true if there was room
-        i64 place = take_place(world.counts + owner);
+        i64 place = take_place(world.counts() + owner);
         if (place >= world.room) return false;
         if constexpr (LENGTHS == 32) {
             world.put(heard, owner, place, (u64)id << 32 | word);
