@@ -110,11 +110,17 @@ def share_runs(
 def _count(shard: Shard, runs: list[Run], src: Any, dst: Any, rows: tuple[int, ...]) -> None:
     """Count the runs' cuts at `rows` by columns in host memory, while the device sorts: no read-back is needed."""
     on_host = type(src) is np.ndarray and type(dst) is np.ndarray
-    if shard.order is not None or not on_host or len(src) * len(rows) > COUNTED[shard.device.kind]:
+    # All ids lie between the bounds of the first and of the last rank.
+    known = {shard.n_vertices: len(src), 0: 0}
+    unknown = sum(row not in known for row in rows)
+    if shard.order is not None or not on_host or len(src) * unknown > COUNTED[shard.device.kind]:
         return
     ways = [(src,), (dst,)] if shard.directed else [(src, dst)]
     for run, columns in zip(runs, ways, strict=False):  # an undirected run has both arcs of an edge
-        run.counted = rows, [sum(int(np.count_nonzero(ids < row)) for ids in columns) for row in rows]
+        run.counted = (
+            rows,
+            [sum(known[row] if row in known else int(np.count_nonzero(ids < row)) for ids in columns) for row in rows],
+        )
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:
