@@ -16,8 +16,8 @@ step                        one rank                            several ranks
 `route`                     nothing: not even a copy            an exchange, a launch for each run received but one;
                                                                 with op or weight a copy for each part sent; to split a
                                                                 search and a read-back, unless the host has counted
-  or, of a small batch      nothing                             the own rows alone are sent to the device; of more than
-  that each rank has                                            1,024 edges a copy of the keys, and to split as above
+  or, of a batch that each  nothing                             the own rows alone are sent to the device; of more than
+  rank has as a whole                                           1,024 edges a copy of the keys, and to split as above
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
