@@ -13,7 +13,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from faults import before, hit, refuse
+from faults import before, cut, hit, refuse
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c
 from patience import patience
@@ -141,6 +141,32 @@ def test_a_worker_is_killed_in_a_whole_batch(own_client, whole):
         with pytest.raises(WorkerLost, match="rank 1"):
             graph.update(random_batch(rng))
     assert_clean(own_client, [survivor])
+
+
+def test_a_graph_that_comes_back_writes_batches_once_again(client, whole, tmp_path):
+    """With a store, each rank logs its share of a whole batch."""
+    rng, batches = fresh_rng(), list[EdgeBatch]()
+
+    def update(graph: DynamicGraph) -> None:
+        batches.append(random_batch(rng))
+        assert graph.update(batches[-1]).epoch == len(batches)
+
+    with DynamicGraph(client, N, weighted=True, store=tmp_path / "store", recover="auto") as graph:
+        for loss in range(2):
+            for _ in range(4):
+                update(graph)
+            if loss == 0:
+                client.run(before, "prepare", cut, workers=[graph.workers[1]])
+                update(graph)
+        assert graph._directory.coordinator.write_once
+        fingerprint = graph.fingerprint()
+    with DynamicGraph(n_vertices=N, weighted=True) as model:
+        for batch in batches:
+            model.update(batch)
+        assert model.fingerprint() == fingerprint
+    with DynamicGraph.open(client, tmp_path / "store") as graph:
+        assert (graph.epoch, graph.fingerprint()) == (len(batches), fingerprint)
+    assert_clean(client)
 
 
 def test_two_clients_and_several_threads_share_memory_of_their_own(client, other):
