@@ -19,6 +19,7 @@ from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
 LINES = 128  #: bytes of two cache lines of a CPU
 PAGE = 4096
+STAGING = 1 << 15  #: bytes of a host array from which a copy to other host memory takes longer than to ask where it is
 STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Device.staged` copies through page-locked memory
 CHUNK = 1 << 16  #: items per step on a CPU where NumPy would copy its arguments
 PRIORITY = -1  #: priority of a graph's stream on a GPU; that of the background is 0, the lowest
@@ -366,7 +367,9 @@ class Device:
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
             if self.page_locked(array) and dtype in (None, array.dtype):
-                return self._sent(array)
+                copy = self._sent(array)
+                self.xp.cuda.get_current_stream().synchronize()
+                return copy
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
 
@@ -403,12 +406,21 @@ class Device:
         kind = self.xp.cuda.runtime.pointerGetAttributes(array.__array_interface__["data"][0]).type
         return bool(kind == self.xp.cuda.runtime.memoryTypeHost)
 
+    def begin_copy(self, array: Any) -> Array:
+        """Return `array` on this device, contiguous and aligned, without waiting for a copy from page-locked memory.
+
+        The caller keeps such an array unchanged until it has waited for the current stream. CuPy would copy it to
+        page-locked memory of its own first.
+        """
+        if self.kind != "cpu" and getattr(array, "nbytes", 0) >= STAGING and self.page_locked(array):
+            return self._sent(array)
+        return self.asarray(array)
+
     def _sent(self, array: np.ndarray) -> Array:
-        """Copy a page-locked array and wait for the copy."""
+        """Begin to copy a page-locked array."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
         runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
         runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()
         return out
 
     def astype(self, array: Array, dtype: Any) -> Array:

@@ -70,7 +70,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 17  #: of the protocol; client and worker must agree
+VERSION = 18  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
@@ -78,7 +78,7 @@ ABORT_SECONDS = 2.0  #: how long a failed call waits for the other ranks to ackn
 AFTER = "after"  #: key of a future (or None) in a call's answer on a worker; the answer is sent after it
 PART_BYTES = 32 << 20  #: a larger array of an answer is sent in parts of at most this size
 PIECE_BYTES = 8 << 20  #: the same in shared memory
-SHARE_SEQ = -2  #: the number of a session's only `Share`
+SHARE_SEQ = -2  #: the number of each `Share` of a session, of which one is under way
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------
@@ -273,10 +273,14 @@ class Failure(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Map the segment at `place`. The answer's `why` tells why not."""
+    """Map the segment at `place`. The answer's `why` tells why not.
+
+    After the session's own segment a `common` one may follow, which the client maps into all workers of this host.
+    """
 
     seq: int
     place: bytes
+    common: bool = False
 
 
 class Freed(NamedTuple):

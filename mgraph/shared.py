@@ -3,6 +3,8 @@
 The client makes a `Segment` with two parts, one written by each end. A message carries the offset of a large array in
 its place. The receiver reads the array in place, and reports the offset with `Freed`. An array that does not fit is
 sent by the comm, so no sender waits forever.
+
+An array for all workers is written once, into a segment that all of them map (`Common`). Its offsets begin at `COMMON`.
 """
 
 from __future__ import annotations
@@ -24,16 +26,58 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.parallel_copy import copy
 from mgraph.plain import plain_dtype
 
-__all__ = ["LARGE", "Shared", "Tell", "is_large"]
+__all__ = ["LARGE", "Common", "Shared", "Tell", "is_large"]
 
 LARGE = 1 << 15  #: bytes from which an array goes through shared memory
 LEAST = 1 << 12  #: the same, in a message that would be too large for a channel
 PAGE = 1 << 12
+COMMON = 1 << 48  #: first offset of the common segment, past every other segment
 ROOM_SECONDS = 0.25  #: how long an array waits for space; then it goes by the comm
 TELL_SECONDS = 0.005  #: delay of a worker's `Freed`, which an answer within it makes unnecessary
 AT = "mgraph shared"  #: the only key of the dict that replaces an array
 
 Tell = Callable[[tuple[int, ...]], None]
+
+
+class Common:
+    """Client's end of the memory that several workers map, for arrays that go to all of them. Thread-safe.
+
+    Parameters
+    ----------
+    segment : Segment
+    readers : int
+        The number of workers. The space of an array is free once all of them have reported it.
+    """
+
+    def __init__(self, segment: Segment, readers: int) -> None:
+        self._segment, self._readers = segment, readers
+        self._room, self._unread = _Room(PAGE, len(segment.data)), dict[int, int]()
+        # Ctrl-C may come within the lock's own methods: `ChannelCalls` defers it.
+        self._lock = threading.Lock()
+
+    def put(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Copy the large arrays of `values`, and return the values with offsets in their places. None without space."""
+        large = {name: value for name, value in values.items() if is_large(value)}
+        with self._lock:
+            places = self._room.take([array.nbytes for array in large.values()])
+            if places is None:
+                return None
+            self._unread.update(dict.fromkeys(places, self._readers))
+        try:
+            return {**values, **_placed(self._segment, large, places, COMMON)}
+        except BaseException:
+            for place in places * self._readers:
+                self.free(place)
+            raise
+
+    def free(self, place: int) -> None:
+        """Note that a worker has read the array at an offset within the segment."""
+        with self._lock:
+            if place in self._unread:
+                self._unread[place] -= 1
+                if not self._unread[place]:
+                    del self._unread[place]
+                    self._room.give(place)
 
 
 class Shared:
@@ -49,18 +93,26 @@ class Shared:
         ``tell(places)``, called on `loop`, sends the other end the offsets of its arrays that were read here.
     delay : float
         Seconds until `tell` reports offsets that `take_read` has not returned by then.
+
+    Attributes
+    ----------
+    common : Common or None
+        The client's memory for arrays that go to all workers.
     """
 
     def __init__(
         self, segment: Segment, ours: tuple[int, int], loop: AbstractEventLoop, tell: Tell, delay: float = 0
     ) -> None:
         self._segment, self._loop, self._tell, self._delay = segment, loop, tell, delay
+        self.common: Common | None = None
+        self._common: Segment | None = None  # as the worker maps it
         self._most = ours[1] - ours[0]
         self._room = _Room(*ours)
         # Ctrl-C may come within a Condition's own `__enter__` and `__exit__`, so they would leave the lock held.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._hopeful, self._closed, self._pinned = True, False, False
+        self._hopeful, self._closed = True, False
+        self._unpinned = [segment]
         self._read: deque[int] = deque()  # offsets to report to the other end
         self._telling = False  # True while a report is scheduled on the loop
 
@@ -80,6 +132,11 @@ class Shared:
         segment = Segment.open(Place.decode(place))
         return cls(segment, (_middle(segment), len(segment.data)), loop, tell, TELL_SECONDS)
 
+    def map_common(self, place: bytes) -> None:
+        """Map the segment of the client's `Common`; `DeviceError` if that fails."""
+        self._common = Segment.open(Place.decode(place))
+        self._unpinned.append(self._common)
+
     # ---- out ---------------------------------------------------------------------------------------------------------
 
     def put(self, values: Mapping[str, Any], wait: bool, least: int = LARGE) -> dict[str, Any]:
@@ -94,15 +151,11 @@ class Shared:
         if places is None:
             return dict(values)
         # Copy them, and put their offsets in their places.
-        replaced = dict(values)
         try:
-            for (name, array), first in zip(large.items(), places, strict=True):
-                _fill(self._segment.data[first : first + array.nbytes], array)
-                replaced[name] = {AT: [first, array.dtype.str, array.shape]}
+            return {**values, **_placed(self._segment, large, places)}
         except BaseException:
             self.free(places)
             raise
-        return replaced
 
     def take_back(self, values: Mapping[str, Any]) -> None:
         """Free the space of values from `put` that are not sent."""
@@ -128,7 +181,10 @@ class Shared:
         """Free the arrays at these offsets, which the other end has read."""
         with self._lock:
             for place in places:
-                self._room.give(place)
+                if place < COMMON:
+                    self._room.give(place)
+                elif self.common is not None:
+                    self.common.free(place - COMMON)
             self._hopeful = True
             self._changed.notify_all()
 
@@ -151,7 +207,8 @@ class Shared:
         first, kind, shape = value[AT]
         dtype = plain_dtype(kind)  # bytes are no objects, whose addresses they would be
         # The finalizer of the slot reports that no view is left.
-        slot = _Slot(self._segment, first, dtype.itemsize * prod(shape))
+        segment, base = (self._segment, 0) if self._common is None or first < COMMON else (self._common, COMMON)
+        slot = _Slot(segment, first - base, dtype.itemsize * prod(shape))
         weakref.finalize(slot, self._free_place if soon else self._read.append, first).atexit = False
         return np.asarray(slot).view(dtype).reshape(shape)
 
@@ -195,9 +252,9 @@ class Shared:
 
         If the driver refuses, copies are staged. Does nothing on the CPU.
         """
-        if not self._pinned:
-            self._pinned = True
-            device.page_lock(self._segment.data, self._segment)
+        while self._unpinned:
+            segment = self._unpinned.pop()
+            device.page_lock(segment.data, segment)
 
 
 class _Slot:
@@ -251,6 +308,17 @@ class _Room:
 def is_large(value: Any, least: int = LARGE) -> bool:
     """Return True for an array that goes through shared memory."""
     return getattr(value, "nbytes", 0) >= least and getattr(getattr(value, "dtype", None), "kind", "-") in "biufmM"
+
+
+def _placed(
+    segment: Segment, arrays: Mapping[str, Any], places: Iterable[int], base: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Copy arrays to places in a segment, and return what a message carries for each; its offsets begin at `base`."""
+    placed = {}
+    for (name, array), first in zip(arrays.items(), places, strict=True):
+        _fill(segment.data[first : first + array.nbytes], array)
+        placed[name] = {AT: [base + first, array.dtype.str, array.shape]}
+    return placed
 
 
 def _fill(target: np.ndarray, array: Any) -> None:

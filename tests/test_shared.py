@@ -15,7 +15,7 @@ from mgraph import shared as module
 from mgraph.errors import DeviceError, MgraphError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.plain import NotPlain, pack, unpack
-from mgraph.shared import AT, LARGE, Shared, _Room, is_large
+from mgraph.shared import AT, COMMON, LARGE, Common, Shared, _Room, is_large
 
 MIB = 1 << 20
 
@@ -71,6 +71,52 @@ def test_what_is_read_is_what_was_put_and_the_room_comes_back(back):
         sender.free(gone)
         gone.clear()
         assert sender._room._free == free and sender._room._taken == {}
+
+
+def test_an_array_for_all_readers_is_written_once_and_its_room_comes_back_after_the_last():
+    segment, place = Shared.make(2 * MIB)
+    common, pairs = Common(segment, 3), [ends(MIB) for _ in range(3)]
+    for client, worker in pairs:
+        client.common = common
+        worker.map_common(place.encode())
+        worker._loop = SimpleNamespace(call_soon_threadsafe=lambda call: None)  # places are taken below
+    Segment.unlink(place)
+    free = list(common._room._free)
+    for round_number in range(4):
+        array = np.arange(LARGE) + round_number
+        own = [client.put({"own": array[:-1]}, wait=False) for client, _ in pairs]  # of the same place in each
+        put = common.put({"a": array, "b": array.astype("u1"), "n": 3})
+        assert put["n"] == 3 and sorted(common._unread.values()) == [3, 3]
+        for reader, (client, worker) in enumerate(pairs):
+            for name, of in ("a", array), ("b", array.astype("u1")):
+                np.testing.assert_array_equal(worker.view(put[name]), of)
+            np.testing.assert_array_equal(worker.view(own[reader]["own"]), array[:-1])
+            assert common._room._free != free
+            client.free(worker.take_read())
+            assert client._room._taken == {}
+        assert common._room._free == free and common._unread == {}
+
+    # An array that does not fit, one that is not sent, and one whose copy fails.
+    assert common.put({"a": np.zeros(2 * MIB, np.int8)}) is None
+    put = common.put({"a": array})
+    for client, _ in pairs:
+        client.take_back(put)
+    assert common._room._free == free
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(module, "_fill", lambda *_: 1 / 0)
+        common.put({"a": array, "b": array})
+    assert common._room._free == free
+
+
+def test_an_offset_past_the_common_memory_is_refused():
+    _, place = Shared.make(MIB)
+    _, worker = ends(MIB)
+    with pytest.raises(MgraphError, match=rf"8 bytes at {COMMON} are not in a segment of {MIB}"):
+        worker.view({AT: [COMMON, "<i8", [1]]})
+    worker.map_common(place.encode())
+    Segment.unlink(place)
+    with pytest.raises(MgraphError, match=rf"8 bytes at {MIB - 6} are not in a segment of {MIB}"):
+        worker.view({AT: [COMMON + MIB - 6, "<i8", [1]]})
 
 
 def test_what_an_answer_has_told_is_not_told_again():

@@ -63,8 +63,8 @@ class Coordinator:
 
     Attributes
     ----------
-    runner, client, groups, lock
-        As on a cluster. The graph has no other clients.
+    runner, client, groups, write_once, lock
+        As on a cluster. The graph has no other clients and a single rank.
     status : GraphStatus
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled unless
         the graph is lost.
@@ -73,7 +73,7 @@ class Coordinator:
     status: GraphStatus
     epoch = property(attrgetter("status.epoch"))
     states = property(attrgetter("status.states"))
-    runner, client, groups = _Here(), None, True
+    runner, client, groups, write_once = _Here(), None, True, False
     lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, graph: str) -> None:

@@ -135,10 +135,16 @@ def sort_few(
         n, keys = 2 * n, np.array((dst, src, src, dst)).T.ravel().view(np.uint64)
         op, weight, time, batch = (a.repeat(2) if isinstance(a, np.ndarray) else a for a in (op, weight, time, batch))
     elif n == 1:
+        # Without a search among the rows.
+        row, (lo, hi) = src.item(), rows or (0, 1 << 32)
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
-        keys[0] = src.item() << 32 | dst.item()
-        if weight is op is time is batch is rows is None:
+        if lo <= row < hi:
+            keys[0] = row - lo << 32 | dst.item()
+        else:
+            keys, order = keys[:0], order[:0]
+        if weight is op is time is batch is None:
             return Run(device.sent(keys))
+        rows = None
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
     if n != 1:

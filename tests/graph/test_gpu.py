@@ -221,3 +221,29 @@ def test_memory_that_a_client_shares_with_the_worker_of_a_gpu(monkeypatch):
         assert_clean(client)
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", [{}, {"weighted": True, "directed": False}, {"order": "degree"}], ids=str)
+def test_two_gpus_read_one_copy_of_a_batch(clusters: Clusters, monkeypatch: pytest.MonkeyPatch, kind: dict) -> None:
+    """The columns are overwritten as soon as a call has ended; the largest batch is dealt."""
+    monkeypatch.setattr(local_memory, "WORTH", 1)
+    rng, n = np.random.default_rng(11), 100_000
+    sizes = [100_000, 100_000, *[150_000, 20_000, 1_025, 9_000, 1] * 3, 600_000]
+    found = []
+    with clusters.lend(2, gpus=True) as client:
+        batches = [
+            EdgeBatch(*rng.integers(0, n, (2, m), np.uint32), rng.random(m, np.float32) if "weighted" in kind else None)
+            for m in sizes
+        ]
+        for place, device in ((client, "cuda"), (None, "cpu")):
+            with DynamicGraph(place, n, device=device, **kind) as graph:
+                told = [(r.inserted, r.updated) for r in map(graph.update, batches)]
+                if place is not None:
+                    assert graph._directory.coordinator.sessions.common is not None
+                csr = graph.to_csr()
+                found.append([told, csr.offsets, csr.dst, *([csr.weight] if "weighted" in kind else [])])
+        assert_clean(client)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -13,13 +13,14 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from faults import before, hit
+from faults import before, cut, hit, refuse
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c
 from patience import patience
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch, WorkerLost
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, WorkerLost
+from mgraph.client.batches import split
 from mgraph.client.connections import local_memory
 
 N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, are large
@@ -78,6 +79,96 @@ def test_it_is_the_graph_that_comes_of_comms(client):
     assert_clean(client)
 
 
+@pytest.fixture
+def whole(monkeypatch):
+    """Batches go whole to CPUs, too, if they are written once."""
+    monkeypatch.setitem(split.ONCE, "cpu", 2 << 20)
+
+
+def written_once(graph: DynamicGraph) -> bool:
+    return graph._directory.coordinator.sessions.common is not None
+
+
+@pytest.mark.parametrize("kind", [{"order": "degree"}, {"directed": False}, {"reverse": True}], ids=str)
+def test_batches_that_are_written_once_make_the_graph_of_dealt_ones(client3, whole, kind):
+    rng = fresh_rng()
+    batches, found = [random_batch(rng) for _ in range(6)], []
+    for way in ("dealt", "whole"):
+        with DynamicGraph(client3, N, weighted=True, **kind) as graph, pytest.MonkeyPatch.context() as patch:
+            if way == "dealt":
+                patch.setitem(split.ONCE, "cpu", 0)
+            reports = [graph.update(batch) for batch in batches]
+            assert written_once(graph) == (way == "whole")
+            with graph.pipeline() as pipe:  # which deals
+                sent = [pipe.update(batch) for batch in batches[:2]]
+            reports += [one.result() for one in sent]
+            found.append(([(r.epoch, r.inserted, r.updated, r.deleted, r.missing) for r in reports], graph.to_csr()))
+            if written_once(graph):
+                room = graph._directory.coordinator.sessions.common._room
+                end = time.monotonic() + patience(5)
+                while room._taken and time.monotonic() < end:
+                    time.sleep(0.01)
+                assert room._taken == {}
+    (told, csr), (others, other) = found
+    assert told == others
+    for name in ("offsets", "dst", "weight"):
+        np.testing.assert_array_equal(getattr(csr, name), getattr(other, name))
+    assert_clean(client3)
+
+
+def test_a_rank_that_cannot_prepare_a_whole_batch_leaves_the_graph_as_it_was(client, whole):
+    rng = fresh_rng()
+    with DynamicGraph(client, N, weighted=True) as graph:
+        while not written_once(graph):
+            graph.update(random_batch(rng))
+        fingerprint, epoch = graph.fingerprint(), graph.epoch
+        client.run(before, "prepare", refuse, workers=[graph.workers[1]])
+        batch = random_batch(rng)
+        with pytest.raises(CapacityError):
+            graph.update(batch)
+        assert (graph.fingerprint(), graph.epoch) == (fingerprint, epoch)
+        assert graph.update(batch).epoch == epoch + 1
+    assert_clean(client)
+
+
+def test_a_worker_is_killed_in_a_whole_batch(own_client, whole):
+    rng = fresh_rng()
+    with DynamicGraph(own_client, N, weighted=True) as graph:
+        while not written_once(graph):
+            graph.update(random_batch(rng))
+        survivor, victim = graph.workers
+        own_client.run(before, "prepare", hit, signal.SIGKILL, workers=[victim])
+        with pytest.raises(WorkerLost, match="rank 1"):
+            graph.update(random_batch(rng))
+    assert_clean(own_client, [survivor])
+
+
+def test_a_graph_that_comes_back_writes_batches_once_again(client, whole, tmp_path):
+    """With a store, each rank logs its share of a whole batch."""
+    rng, batches = fresh_rng(), list[EdgeBatch]()
+
+    def update(graph: DynamicGraph) -> None:
+        batches.append(random_batch(rng))
+        assert graph.update(batches[-1]).epoch == len(batches)
+
+    with DynamicGraph(client, N, weighted=True, store=tmp_path / "store", recover="auto") as graph:
+        for loss in range(2):
+            for _ in range(4):
+                update(graph)
+            if loss == 0:
+                client.run(before, "prepare", cut, workers=[graph.workers[1]])
+                update(graph)
+        assert graph._directory.coordinator.write_once
+        fingerprint = graph.fingerprint()
+    with DynamicGraph(n_vertices=N, weighted=True) as model:
+        for batch in batches:
+            model.update(batch)
+        assert model.fingerprint() == fingerprint
+    with DynamicGraph.open(client, tmp_path / "store") as graph:
+        assert (graph.epoch, graph.fingerprint()) == (len(batches), fingerprint)
+    assert_clean(client)
+
+
 def test_two_clients_and_several_threads_share_memory_of_their_own(client, other):
     rng = fresh_rng()
     batches = [random_batch(rng) for _ in range(8)]
@@ -96,6 +187,21 @@ def test_two_clients_and_several_threads_share_memory_of_their_own(client, other
             assert graph.fingerprint() == again.fingerprint()
             assert graph.epoch == again.epoch == 8
             np.testing.assert_array_equal(graph.degrees(), again.degrees())
+        graph.unpublish()
+    assert_clean(client)
+
+
+def test_two_clients_write_batches_once_for_all_ranks(client, other, whole):
+    rng = fresh_rng()
+    with DynamicGraph(client, N, weighted=True) as graph:
+        graph.publish("written once")
+        with DynamicGraph.attach(other, "written once") as again:
+            for _ in range(5):
+                graph.update(random_batch(rng))
+                again.update(random_batch(rng))
+            assert written_once(graph) and written_once(again)
+            assert graph.fingerprint() == again.fingerprint()
+            assert graph.epoch == again.epoch == 10
         graph.unpublish()
     assert_clean(client)
 

@@ -118,12 +118,13 @@ def test_split_at_boundaries(device):
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 100, FEW // 2])
-def test_few_operations_of_some_rows(device, n, both_ways):
+def test_few_operations_of_some_rows(device, n, plain, both_ways):
     """They are those of a run of all rows, and their rows are local."""
     rng = fresh_rng()
     src, dst = rng.integers(0, 9, (2, n), np.uint32)
-    columns = {"op": -1, "weight": rng.random(n, np.float32)} if n % 2 else {}
+    columns = {} if plain else {"op": -1, "weight": rng.random(n, np.float32)}
     for lo, hi in (0, 9), (0, 4), (4, 9), (2, 2), (3, 7):
         every = sort_few(device, src, dst, **columns, both_ways=both_ways)
         own = sort_few(device, src, dst, **columns, both_ways=both_ways, rows=(lo, hi))

@@ -9,6 +9,7 @@ from graph_model import GraphModel, random_batch
 from ranks import Ranks, settled
 
 from mgraph.batch import EdgeBatch
+from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.structures import names
 from mgraph.worker.commit.ballot import Ballot
@@ -110,6 +111,17 @@ def test_prepare_fails_on_one_rank_and_every_shard_stays_as_it_was(failing, kind
     monkeypatch.setattr(last, "prepare", prepare)
     ranks.reconnect()
     assert [answer["epoch"] for answer in ranks.update(batch, 2)] == [2, 2, 2]  # the same batch goes in afterwards
+
+
+def test_a_batch_that_fails_has_read_its_columns(monkeypatch):
+    """The client may overwrite them once it has the error."""
+    ranks, events = Ranks((0, 13, N)), []
+    for shard in ranks.shards:
+        monkeypatch.setattr(shard.out_edges, "prepare", lambda run: events.append("fails") or 1 / 0)
+    monkeypatch.setattr(Device, "synchronize", lambda device: events.append("waits"))
+    answers = ranks.update(EdgeBatch([0, 20], [1, 2]), 1)
+    assert [type(answer) for answer in answers] == [ZeroDivisionError] * 2
+    assert events == ["fails"] * 2 + ["waits"] * 2  # the vote is between the two
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -17,7 +17,7 @@ from mgraph.batch import EdgeBatch, check_ids
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.batches.split import WHOLE, deal, largest_ids
+from mgraph.client.batches.split import ONCE, WHOLE, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
 from mgraph.client.calls.batch_group import SMALL
 from mgraph.client.options import Options
@@ -308,7 +308,7 @@ class Updates:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
         It is checked first, its ids against `n_vertices`, unless it was `checked`. Exchanges of a pipeline overlap, and
-        batches with times are exchanged in any case: there only the smallest go whole.
+        batches with times are exchanged in any case: there only the smallest go whole. GPUs get larger ones whole.
 
         Raises
         ------
@@ -329,8 +329,9 @@ class Updates:
             stamps = as_stamps(batch, options.times)
         columns = {"src": src, "dst": dst, "weight": weight, "op": batch.op, "time": stamps}
         size, shared_gpu = self._directory.numbering.partition.size, options.device == "cuda"
-        most = SMALL if in_pipeline or stamps is not None else WHOLE
-        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, most)
+        most, once = (SMALL, 0) if in_pipeline or stamps is not None else (WHOLE, ONCE[options.device])
+        once = once if once and size > 1 and self._coordinator.write_once else 0
+        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, most, once)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

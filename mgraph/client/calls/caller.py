@@ -115,6 +115,9 @@ class Caller(Protocol):
         """True if small batches of a pipeline share messages: `post` takes them."""
 
     @property
+    def write_once(self) -> bool: ...  # noqa: D102
+
+    @property
     def reached(self) -> int:
         """The epoch that all ranks have reached, even during a call."""
 

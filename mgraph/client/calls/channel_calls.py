@@ -121,11 +121,16 @@ class ChannelCalls:
 
     def _packed(self, calls: list[Call], sessions: list[Session], alike: bool) -> list[bytes] | None:
         """Pack the message of each session, with large arrays in shared memory; None if any must go by the comm."""
-        # The same small arguments for all ranks are packed once.
         large = [large_bytes(calls[0].args)] * len(calls) if alike else [large_bytes(call.args) for call in calls]
+        # Large arrays for all ranks are written once, if all ranks read the same memory.
+        if alike and 0 < large[0] <= SMALL and (common := self._sessions.common) is not None:
+            args = common.put(calls[0].args)
+            if args is not None:
+                calls, large = [calls[0]._replace(args=args)] * len(calls), [0] * len(calls)
         # The workers may have to be asked for memory first.
         if sum(large) > SMALL:
             return None
+        # The same small arguments for all ranks are packed once.
         filled = [session.with_freed(call) for session, call in zip(sessions, calls, strict=True)]
         if alike and not large[0] and filled == calls and (data := pack(calls[0])) is not None:
             return [data] * len(calls)

@@ -303,6 +303,11 @@ class Coordinator:
         return self.sessions.states
 
     @property
+    def write_once(self) -> bool:
+        """True if an array for all ranks is written once, to memory that all of them read."""
+        return self.sessions.write_once
+
+    @property
     def reached(self) -> int:
         """The epoch that all ranks have reached, even during a call: by their last beats, at most a second old."""
         return max(self.sessions.epoch, min(session.reached for session in self.sessions.all))
@@ -320,6 +325,8 @@ class Coordinator:
             # Calls come after the small batches of the queue and the batches in flight.
             await self._queue.send(self._launch)
             await self._ready(call.exchange, alone=True)
+            if self.sessions.common_due:
+                await self.sessions.open_common()
             epoch = self.sessions.epoch + 1 if call.epoch else None
             if call.epoch:
                 rank_args = [{**args, "epoch": epoch} for args in rank_args]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any
 
 import dask.config
@@ -19,13 +20,13 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from mgraph.channel import MOST_BYTES
-from mgraph.errors import DeviceError
+from mgraph.errors import DeviceError, WorkerLost
 from mgraph.exchange.segment import Place, Segment
 from mgraph.parallel_copy import begin_copy
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import LARGE, Shared, Tell, is_large
+from mgraph.shared import LARGE, Common, Shared, Tell, is_large
 
-__all__ = ["LocalMemory", "SplitArray", "large_bytes", "shared_bytes"]
+__all__ = ["LocalMemory", "SplitArray", "large_bytes", "open_common", "shared_bytes"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: of Dask's configuration, a
 LEAST = 128 << 20  #: bytes to share, if the option allows it; more if batches are larger than usual
 BATCHES = 6  #: batches as large as the first for which memory is made
 WORTH = 4 << 20  #: bytes of large arrays from which sharing memory pays
+COMMON_BYTES = 16 << 20  #: bytes that all workers map, for several of the largest batches that go whole to each
 OPEN_SECONDS = 2.0  #: time for the worker's answer; after that arrays go by the comm
 
 
@@ -99,9 +101,9 @@ class LocalMemory:
 
     def put(self, args: dict[str, Any], least: int = LARGE) -> dict[str, Any] | None:
         """Return `args` with arrays of `least` bytes and more in shared memory, from any thread; None without room."""
-        if self.shared is None or not self._agreed:
+        if (shared := self.agreed) is None:
             return None
-        packed = self.shared.put(args, wait=False, least=least)
+        packed = shared.put(args, wait=False, least=least)
         return None if large_bytes(packed, least) else packed
 
     def views(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +115,11 @@ class LocalMemory:
         if view is None:
             return values
         return {name: view(value, soon=False) if type(value) is dict else value for name, value in values.items()}
+
+    @property
+    def agreed(self) -> Shared | None:
+        """The memory if the worker has mapped it."""
+        return self.shared if self._agreed else None
 
     @property
     def due(self) -> bool:
@@ -134,13 +141,10 @@ class LocalMemory:
         """Share memory for calls with `large` bytes, or log the reason against it. Tried once."""
         nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
 
-        # Make the segment in another thread, since this may take long.
-        making = _Making()
         try:
-            segment, place = await asyncio.to_thread(making.make, nbytes)
-            self.shared = Shared.of_client(segment, asyncio.get_running_loop(), self._tell)
-            self._view = self.shared.view
-            async with asyncio.timeout(OPEN_SECONDS):
+            async with _new_segment(nbytes) as (segment, place):
+                self.shared = Shared.of_client(segment, asyncio.get_running_loop(), self._tell)
+                self._view = self.shared.view
                 why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
             if why:
                 self.shared = None
@@ -149,13 +153,42 @@ class LocalMemory:
             return
         except TimeoutError:
             why = f"it has not answered for {OPEN_SECONDS:g} s"
-        finally:
-            making.end()
 
         # Use it only if the worker has mapped it.
         self._agreed = not why
         if why:
             logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
+
+
+async def open_common(who: str, workers: int, ask: Callable[[Share], Awaitable[list[Answer]]]) -> Common | None:
+    """Make memory that all `workers` map, for arrays that go to all of them. None, and a line in the log, if one fails.
+
+    All of them have agreed to share memory. `ask` returns their answers.
+    """
+    try:
+        async with _new_segment(COMMON_BYTES) as (segment, place):
+            answers = await ask(Share(SHARE_SEQ, place.encode(), common=True))
+        why = next((answer.value["why"] for answer in answers if answer.value["why"]), "")
+    except (DeviceError, WorkerLost) as error:
+        why = str(error)
+    except TimeoutError:
+        why = f"a worker has not answered for {OPEN_SECONDS:g} s"
+    if why:
+        logger.info("%s: arrays for all workers are written for each of them: %s", who, why)
+        return None
+    return Common(segment, workers)
+
+
+@asynccontextmanager
+async def _new_segment(nbytes: int) -> AsyncIterator[tuple[Segment, Place]]:
+    """Make a segment for a block of `OPEN_SECONDS` at most, in which workers map it. Its name is removed then."""
+    making = _Making()
+    try:
+        segment = await asyncio.to_thread(making.make, nbytes)  # this may take long
+        async with asyncio.timeout(OPEN_SECONDS):
+            yield segment
+    finally:
+        making.end()
 
 
 def _make_segment(nbytes: int) -> tuple[Segment, Place]:

@@ -32,7 +32,7 @@ from mgraph.protocol import (
     Turn,
     Wanted,
 )
-from mgraph.shared import LARGE
+from mgraph.shared import LARGE, Shared
 from mgraph.wire import decode, encode
 
 __all__ = ["Session"]
@@ -190,6 +190,11 @@ class Session:
     def share_arrays(self, args: dict[str, Any], least: int = LARGE) -> dict[str, Any] | None:
         """Return `args` with arrays of `least` bytes and more in shared memory; None without room."""
         return self._memory.put(args, least)
+
+    @property
+    def shared(self) -> Shared | None:
+        """The memory that the worker has mapped, for large arrays; None without."""
+        return self._memory.agreed
 
     @property
     def memory_due(self) -> bool:

@@ -9,10 +9,12 @@ from itertools import count
 from typing import Any, TypeVar
 
 from mgraph.calls import CallSize
+from mgraph.client.connections.local_memory import open_common
 from mgraph.client.connections.opening import open_session
 from mgraph.client.connections.session import Request, Session
 from mgraph.errors import WorkerLost
-from mgraph.protocol import Abort, Answer, Call, Done, Hello, ShardState
+from mgraph.protocol import Abort, Answer, Call, Done, Hello, ShardState, Share
+from mgraph.shared import Common
 
 __all__ = ["Asked", "Sessions"]
 
@@ -48,6 +50,8 @@ class Sessions:
         The last state of each rank; replaced as a whole after each call.
     advice : str
         Added to the error of a lost rank.
+    common_due : bool
+        True if the next call should go by the comm, to open the `common` memory.
     epoch, changes : int
         The last epoch, and the number of changes of any kind, that every rank acknowledged.
     """
@@ -56,6 +60,7 @@ class Sessions:
         self.graph, self.addresses, self.patience = graph, tuple(addresses), patience
         self.all: list[Session] = []
         self.closed, self.advice = False, ""
+        self.common_due, self._common_tried = False, False
         self.states = [ShardState()] * len(self.addresses)
         self.epoch = self.changes = 0
         self._numbers = count()
@@ -102,10 +107,37 @@ class Sessions:
     @property
     def by_channel(self) -> bool:
         """True if a call may go to every rank by its channel now."""
+        if self.common_due:
+            return False
         for session in self.all:
             if session.channel is None or session.memory_due:
                 return False
         return bool(self.all)
+
+    @property
+    def common(self) -> Common | None:
+        """The memory that all workers map, for arrays that go to all of them; None before it is open."""
+        shared = self.all[0].shared if self.all else None
+        return None if shared is None else shared.common
+
+    @property
+    def write_once(self) -> bool:
+        """True if an array for all ranks is written once. The memory for it opens with the next call if it can."""
+        if self.common is None and not self._common_tried:
+            self.common_due = len(self.all) > 1 and all(session.shared for session in self.all)
+        return self.common is not None
+
+    async def open_common(self) -> None:
+        """Open the `common` memory. Tried once."""
+        self.common_due, self._common_tried = False, True
+
+        async def ask(message: Share) -> list[Answer]:
+            return await asyncio.gather(*(session.ask(message) for session in self.all))
+
+        common = await open_common(f"graph {self.graph}", len(self.all), ask)
+        for session in self.all:
+            if session.shared is not None:  # otherwise it was dropped meanwhile
+                session.shared.common = common
 
     @property
     def any_lost(self) -> bool:

@@ -383,6 +383,11 @@ class Recovering:
         return self._incarnations[-1].caller.states
 
     @property
+    def write_once(self) -> bool:
+        """True if the current incarnation writes an array for all ranks once."""
+        return self._incarnations[-1].caller.write_once
+
+    @property
     def reached(self) -> int:
         """The epoch that all ranks are known to have reached, as `Caller.reached`."""
         return self._incarnations[-1].caller.reached

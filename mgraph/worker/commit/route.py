@@ -16,8 +16,8 @@ step                        one rank                            several ranks
 `route`                     nothing: not even a copy            an exchange, a launch for each run received but one;
                                                                 with op or weight a copy for each part sent; to split a
                                                                 search and a read-back, unless the host has counted
-  or, of a small batch      nothing                             the own rows alone are sent to the device; of more than
-  that each rank has                                            1,024 edges a copy of the keys, and to split as above
+  or, of a batch that each  nothing                             the own rows alone are sent to the device; of more than
+  rank has as a whole                                           1,024 edges a copy of the keys, and to split as above
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
@@ -110,11 +110,17 @@ def share_runs(
 def _count(shard: Shard, runs: list[Run], src: Any, dst: Any, rows: tuple[int, ...]) -> None:
     """Count the runs' cuts at `rows` by columns in host memory, while the device sorts: no read-back is needed."""
     on_host = type(src) is np.ndarray and type(dst) is np.ndarray
-    if shard.order is not None or not on_host or len(src) * len(rows) > COUNTED[shard.device.kind]:
+    # All ids lie between the bounds of the first and of the last rank.
+    known = {shard.n_vertices: len(src), 0: 0}
+    unknown = sum(row not in known for row in rows)
+    if shard.order is not None or not on_host or len(src) * unknown > COUNTED[shard.device.kind]:
         return
     ways = [(src,), (dst,)] if shard.directed else [(src, dst)]
     for run, columns in zip(runs, ways, strict=False):  # an undirected run has both arcs of an edge
-        run.counted = rows, [sum(int(np.count_nonzero(ids < row)) for ids in columns) for row in rows]
+        run.counted = (
+            rows,
+            [sum(known[row] if row in known else int(np.count_nonzero(ids < row)) for ids in columns) for row in rows],
+        )
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:

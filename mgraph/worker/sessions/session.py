@@ -213,6 +213,11 @@ class Session:
     def _share(self, message: Share) -> str:
         """Map the client's memory. Returns the error if that fails, or ""."""
         try:
+            if message.common:
+                if self._shared is None:
+                    return "this session has no memory of its own"
+                self._shared.map_common(message.place)
+                return ""
             self._shared = Shared.of_worker(message.place, self._loop, self._tell_freed)
         except DeviceError as error:
             return str(error)

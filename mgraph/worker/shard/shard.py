@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,15 +247,19 @@ class Shard:
     # ---- ids ---------------------------------------------------------------------------------------------------------
 
     def here(self, column: Any) -> Any:
-        """Return a batch's column on the device, aligned and contiguous; None and numbers unchanged."""
+        """Return a batch's column on the device, aligned and contiguous; None and numbers unchanged.
+
+        A page-locked column may still be on its way. A call's columns live until its handler has returned, and that
+        waits for the device: the ballot after a commit, and `working` after an error.
+        """
         if column is None or isinstance(column, int):
             return column
         ahead = None if self.prefetch is None else self.prefetch.find(column)
-        return self.device.asarray(column) if ahead is None else ahead
+        return self.device.begin_copy(column) if ahead is None else ahead
 
     def internal(self, ids: Any) -> Array:
         """Translate users' ids to internal ids on the device. O(n)."""
-        here = self.here(ids)
+        here = self.device.asarray(ids)
         return here if self.order is None else self.device.gather(self.order, here)
 
     @property
@@ -440,3 +444,7 @@ class _Working(_Waiting):
         seconds = shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
         if error[0] is None:
             shard.note_batch(seconds, self.batches)
+        else:
+            # The caller's columns may be overwritten from now on.
+            with suppress(Exception):  # the block's own error is raised
+                shard.device.synchronize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 
 import dask
 import numpy as np
@@ -13,6 +14,7 @@ from fakes import fake_cluster, sending, wait_for
 from interrupts import after, ctrl_c
 from plain_graph import fresh_rng
 
+from mgraph import shared as module
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.connections import local_memory
@@ -121,6 +123,89 @@ def test_a_worker_that_cannot_map_the_memory_is_sent_by_the_comm(monkeypatch, ca
     assert len(said) == len(far)
     for rank, line in zip(far, sorted(said), strict=True):
         assert f"rank {rank}" in line and "arrays go by the comm" in line and "it is on another host" in line
+
+
+@pytest.fixture
+def fills(monkeypatch) -> list[int]:
+    """The sizes of the arrays that were written to shared memory so far."""
+    sizes, fill = list[int](), module._fill
+    monkeypatch.setattr(module, "_fill", lambda target, array: (sizes.append(len(target)), fill(target, array)))
+    return sizes
+
+
+def test_an_array_for_all_ranks_is_written_once(fills):
+    array = np.arange(3 * LARGE)
+    with fake_cluster(3) as (coordinator, workers):
+        coordinator.call("flags", {"array": array})
+        assert not coordinator.write_once  # it opens with the next call, and nothing else does
+        coordinator.call("echo")
+        assert coordinator.write_once
+        fills.clear()
+        for n in (len(array), LARGE, 1):
+            answers = coordinator.call("flags", {"array": array[:n]})
+            assert [answer["sum"] for answer in answers] == [array[:n].sum()] * 3
+        assert fills == [array.nbytes, array[:LARGE].nbytes]
+        common = coordinator.sessions.common
+        assert wait_for(lambda: not common._room._taken) and all_free(coordinator, workers)
+
+        # What has no room there is written for each.
+        fills.clear()
+        common._room.take([local_memory.COMMON_BYTES - 2 * array.nbytes])
+        for _ in range(3):
+            common.put({"array": array})
+        assert [answer["sum"] for answer in coordinator.call("flags", {"array": array})] == [array.sum()] * 3
+        assert fills == [array.nbytes] * 4
+        with pytest.raises(TypeError):  # it is not sent
+            coordinator.call("flags", {"array": array[:LARGE], "lock": threading.Lock()})
+        assert all_free(coordinator, workers)
+
+
+def test_the_common_memory_has_room_again_after_failures(fills):
+    array = np.arange(3 * LARGE)
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("flags", {"array": array})
+        assert not coordinator.write_once
+        with pytest.raises(CapacityError, match="rank 1 has no room"):
+            coordinator.call("fail_together", {"ranks": [1], "src": array})
+        assert coordinator.write_once
+        fills.clear()
+        with pytest.raises(CapacityError, match="rank 1 has no room"):
+            coordinator.call("fail_together", {"ranks": [1], "src": array})
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("wait_together", {"ranks": [0, 1], "src": array})
+        with pytest.raises(TypeError):
+            coordinator.call("echo", {"src": array, "lock": threading.Lock()})
+        assert array.nbytes in fills
+        assert wait_for(lambda: not coordinator.sessions.common._room._taken) and all_free(coordinator, workers)
+
+
+@pytest.mark.parametrize("trouble", ["far", "late", "none is left"])
+def test_arrays_are_written_for_each_rank_where_not_all_can_map_the_same(monkeypatch, caplog, fills, trouble):
+    array, map_common = np.arange(3 * LARGE), Shared.map_common
+
+    def map_or_not(shared: Shared, place: bytes) -> None:
+        if trouble == "late":
+            time.sleep(0.5)
+        elif shared is workers[1].session._shared:
+            raise DeviceError("it is on another host")
+        map_common(shared, place)
+
+    monkeypatch.setattr(Shared, "map_common", map_or_not)
+    if trouble == "none is left":
+        monkeypatch.setattr(local_memory, "COMMON_BYTES", 1 << 60)
+        monkeypatch.setattr(local_memory, "LEAST", 1 << 60)  # nothing smaller is tried
+    monkeypatch.setattr(local_memory, "OPEN_SECONDS", 0.2)
+    why = {"far": "it is on another host", "late": "has not answered for 0.2 s", "none is left": "cannot be had"}
+    with fake_cluster(2) as (coordinator, workers), caplog.at_level(logging.INFO, LOGGER):
+        coordinator.call("flags", {"array": array})
+        for _ in range(3):
+            assert not coordinator.write_once
+            fills.clear()
+            assert [answer["sum"] for answer in coordinator.call("flags", {"array": array})] == [array.sum()] * 2
+            assert fills == [array.nbytes] * 2
+        assert all_free(coordinator, workers)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == LOGGER]
+    assert "arrays for all workers are written for each of them" in line and why[trouble] in line
 
 
 def test_too_little_shared_memory_is_said_once(monkeypatch, caplog):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from graph_model import random_batch
-from ranks import Ranks
+from ranks import FakeExchange, Ranks
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.batches.split import WHOLE, deal
+from mgraph.device import Device
 from mgraph.structures import Run
+from mgraph.structures.run import FEW
 from mgraph.worker.calls import changes
 from mgraph.worker.commit import route as route_module
 
@@ -121,3 +125,66 @@ def test_copies_of_a_whole_batch_are_small_together():
         shares = deal(columns(EdgeBatch(more, more)), size, whole=WHOLE)
         assert sum(len(share["src"]) for share in shares) == edges
         assert not any("whole" in share for share in shares)
+
+
+def test_a_batch_that_is_written_once_goes_whole_up_to_a_size_of_its_own():
+    ids = np.zeros(1000, np.uint32)
+    for once, whole in (8000, True), (7999, False), (0, False):
+        shares = deal(columns(EdgeBatch(ids, ids)), 8, whole=WHOLE // 8, once=once)
+        assert ["whole" in share for share in shares] == [whole] * 8
+        assert sum(len(share["src"]) for share in shares) == len(ids) * (8 if whole else 1)
+
+
+# ---- waits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waits(monkeypatch) -> dict[str, list[str]]:
+    """The waits of each rank's thread for a device, by the thread's name; as on GPUs, the host counts cuts."""
+    noted: dict[str, list[str]] = {}
+
+    def note(owner: type, name: str, waits: Callable[..., bool] = lambda *_: True) -> None:
+        function = getattr(owner, name)
+
+        def noting(*args: Any, **more: Any) -> Any:
+            if waits(*args):
+                noted.setdefault(threading.current_thread().name, []).append(name)
+            return function(*args, **more)
+
+        monkeypatch.setattr(owner, name, staticmethod(noting) if owner is Device and name == "to_host" else noting)
+
+    for name in ("synchronize", "to_host", "total", "fetch"):
+        note(Device, name)
+    note(FakeExchange, "alltoallv", lambda exchange, parts, *_: parts[0].dtype != np.int64)  # those of votes
+    note(Run, "cuts", lambda run, rows: run.counted is None and len(run) > FEW)
+    monkeypatch.setitem(route_module.COUNTED, "cpu", route_module.COUNTED["cuda"])
+    return noted
+
+
+@pytest.mark.parametrize(("edges", "whole", "expected"), [
+    (1, True, ["synchronize"] * 2),
+    (FEW + 1, True, ["synchronize"] * 2),
+    (100_000, True, ["synchronize"] * 2),
+    (100_000, False, ["alltoallv", "synchronize", "synchronize"]),
+])  # fmt: skip
+def test_a_routed_insert_waits_for_the_device_at_its_counts_and_at_its_commit(waits, edges, whole, expected):
+    """A further wait comes with an exchange: the sender's, before it tells the receiver that its rows are there."""
+    n, size = 1 << 16, 2
+    rng, ranks = np.random.default_rng(edges), Ranks((0, n // 2, n))
+    first, batch = (EdgeBatch(*rng.integers(0, n, (2, m), np.uint32)) for m in (10_000, edges))
+    ranks.update(first, 1)
+    waits.clear()
+    shares = deal(columns(batch), size, whole=WHOLE, once=8 * edges if whole else 0)
+    if whole:
+        assert all("whole" in share for share in shares)
+    answers = ranks.call("update", shares, epoch=2)
+    assert sum(answer["inserted"] + answer["updated"] for answer in answers) == len(np.unique(keys_of(batch)))
+    # A rank without rows has nothing to count.
+    assert sorted(waits.values(), key=len)[-1] == expected
+    assert all(rank_waits in (expected, ["synchronize"]) for rank_waits in waits.values())
+    assert len(waits) == size and (edges == 1 or list(waits.values()) == [expected] * size)
+
+
+def keys_of(batch: EdgeBatch) -> np.ndarray:
+    """Return each edge as one number."""
+    return np.asarray(batch.src, np.uint64) << np.uint64(32) | np.asarray(batch.dst, np.uint64)
