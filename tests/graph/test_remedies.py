@@ -325,6 +325,21 @@ def test_numbers_of_vertices_are_numbers(entries, message):
         assert list(graph.pagerank(personalization=mask)) == list(graph.pagerank(personalization=[1, 0, 1]))
 
 
+@pytest.mark.parametrize("vertices", [[1], (1, 0), np.array([1])])
+def test_vertices_in_place_of_numbers(vertices):
+    """They are the numbers of the first vertices, and so of others than are meant."""
+    why = r"{} gives whole numbers to the first . of 3 vertices, .* as \{{1: 1\}}, names vertices"
+    with DynamicGraph(n_vertices=3) as graph:
+        graph.insert([0, 1], [1, 2])
+        for name, given in (("personalization", vertices), ("dangling", vertices)):
+            with pytest.warns(UserWarning, match=why.format(name)) as warned:
+                graph.pagerank(**{name: given})
+            assert warned[0].filename == __file__
+        with pytest.warns(UserWarning, match=why.format(r"personalization\[1\]")):
+            graph.pagerank(personalization=[{0: 1}, vertices])
+        graph.pagerank(personalization=[1.0])  # no vertex
+
+
 @pytest.mark.parametrize("fanouts", [[True], [2, False]])
 def test_fanouts_are_numbers(named, fanouts):
     with pytest.raises(InvalidOption, match=r"fanouts\[\d\] is (True|False); it must be 0 or more"):
