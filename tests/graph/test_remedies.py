@@ -278,7 +278,8 @@ def test_text_and_dates_say_how_to_take_them():
         ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
         ("get_edge_data", "weights"), ("num_nodes", "num_vertices"), ("nbunch_iter", "to_networkx"),
         ("remove_edges", "delete"), ("out_degree", "degrees"), ("in_degree", "degrees"),
-        ("shape", None), ("info", None), ("insert_edges", None),
+        ("insert_edges", "insert"), ("update_edges", "update"), ("bfs_edges", "bfs"),
+        ("shape", None), ("info", None), ("flush", None),
     ],
 )  # fmt: skip
 def test_unknown_attributes_are_guessed_only_if_close(name, meant):
@@ -387,6 +388,7 @@ def test_a_package_that_is_broken_is_not_called_missing(monkeypatch):
     [
         ("predecessors", "bfs and sssp keep them with predecessors=True"), ("parents", "bfs and sssp"),
         ("path", r"shortest_path\(source, target\) of the graph"), ("n_iter", "did you mean 'iterations'"),
+        ("compute", "did you mean 'to_numpy'"),
         ("loc", r"to_series\(\) has it"), ("median", r"to_series\(\) has it"), ("nlargest", "did you mean 'top'"),
     ],
 )  # fmt: skip
