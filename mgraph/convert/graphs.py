@@ -16,7 +16,7 @@ from mgraph.convert.build import build, check_names, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.facade import needed, type_name
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
-from mgraph.tables.names import warn_unused
+from mgraph.tables.names import DEFAULTS, warn_unused
 
 __all__ = ["from_networkx", "to_networkx"]
 
@@ -112,9 +112,8 @@ def _attributes(
     # Attributes of the default names count if any edge has them.
     names = names_of(options, weight=weight, time=time)
     named = {name for name in (weight, time) if name is not None}
-    named |= {
-        name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
-    }
+    found = {name for *_, attributes in graph.edges(data=True) for name in attributes}
+    named |= found - {"op", *(name for column in ("src", "dst") for name in DEFAULTS[column])}
     columns, unused = names.find(["source", "target", *named], "the graph")
     warn_unused(unused, "the graph", "attribute")
     return columns.get("weight"), columns.get("time")

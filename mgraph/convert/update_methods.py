@@ -224,7 +224,7 @@ def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
         raise InvalidBatch(
             f"src is a {type_name(src)}; its edges are tocoo()'s row and col, and from_scipy takes it whole"
         )
-    shape = getattr(src, "shape", ()) if hasattr(src, "dtype") else ()
+    shape: tuple[int, ...] = getattr(src, "shape", ()) if hasattr(src, "dtype") else ()
     if shape[1:] == (2,):
         return src[:, 0], src[:, 1]
     if len(shape) == 2:
