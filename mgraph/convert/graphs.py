@@ -81,17 +81,17 @@ def from_networkx(
     both = directed is not None and check_flag(directed, "directed") and not graph.is_directed()
     kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
-    if keys == "auto":
-        try:
+    try:
+        if keys == "auto":
             keys = chosen_kind(nodes, nodes, ("nodes",) * 2)
-        except InvalidBatch as error:
-            raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
-        # The graph has these nodes and no others: numbers with gaps are keys.
-        if keys is None and len(nodes) and int(as_ids(nodes, "nodes").max()) >= len(nodes):
-            keys = "int64"
+            # The graph has these nodes and no others: numbers with gaps are keys.
+            if keys is None and len(nodes) and int(as_ids(nodes, "nodes").max()) >= len(nodes):
+                keys = "int64"
+        names = None if keys is None else as_keys(nodes, keys, "nodes")
+    except InvalidBatch as error:
+        raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
     # With keys, the nodes are the vertices, isolated nodes too.
-    if keys is not None:
-        names = as_keys(nodes, keys, "nodes")
+    if names is not None:
         return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)
     # Without keys, nodes are ids, and the largest decides the number of vertices.
     ids = as_ids(nodes, "nodes")
