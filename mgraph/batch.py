@@ -28,7 +28,7 @@ __all__ = [
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
 TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last two of graphs with a window
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
-ALL = Names()  #: the default: all columns of a batch are read
+ALL = Names(quiet=("weight",))  #: the default: all columns of a batch are read, for a graph that may be unweighted
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -16,7 +16,7 @@ from mgraph.convert.build import build, check_names, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.facade import needed, type_name
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
-from mgraph.tables.names import warn_unused
+from mgraph.tables.names import DEFAULTS, warn_unused
 
 __all__ = ["from_networkx", "to_networkx"]
 
@@ -81,17 +81,17 @@ def from_networkx(
     both = directed is not None and check_flag(directed, "directed") and not graph.is_directed()
     kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
-    if keys == "auto":
-        try:
+    try:
+        if keys == "auto":
             keys = chosen_kind(nodes, nodes, ("nodes",) * 2)
-        except InvalidBatch as error:
-            raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
-        # The graph has these nodes and no others: numbers with gaps are keys.
-        if keys is None and len(nodes) and int(as_ids(nodes, "nodes").max()) >= len(nodes):
-            keys = "int64"
+            # The graph has these nodes and no others: numbers with gaps are keys.
+            if keys is None and len(nodes) and int(as_ids(nodes, "nodes").max()) >= len(nodes):
+                keys = "int64"
+        names = None if keys is None else as_keys(nodes, keys, "nodes")
+    except InvalidBatch as error:
+        raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
     # With keys, the nodes are the vertices, isolated nodes too.
-    if keys is not None:
-        names = as_keys(nodes, keys, "nodes")
+    if names is not None:
         return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)
     # Without keys, nodes are ids, and the largest decides the number of vertices.
     ids = as_ids(nodes, "nodes")
@@ -112,9 +112,8 @@ def _attributes(
     # Attributes of the default names count if any edge has them.
     names = names_of(options, weight=weight, time=time)
     named = {name for name in (weight, time) if name is not None}
-    named |= {
-        name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
-    }
+    found = {name for *_, attributes in graph.edges(data=True) for name in attributes}
+    named |= found - {"op", *(name for column in ("src", "dst") for name in DEFAULTS[column])}
     columns, unused = names.find(["source", "target", *named], "the graph")
     warn_unused(unused, "the graph", "attribute")
     return columns.get("weight"), columns.get("time")

@@ -220,8 +220,17 @@ def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
     # The edges of a graph of NetworkX are a mapping too, but no table. The graph itself iterates over its nodes.
     if hasattr(src, "is_multigraph"):
         raise InvalidBatch(f"src is a {type_name(src)}; its edges are graph.edges, and from_networkx takes it whole")
-    if getattr(src, "shape", (0,))[1:] == (2,) and hasattr(src, "dtype"):
+    if library_of(src) == "scipy":
+        raise InvalidBatch(
+            f"src is a {type_name(src)}; its edges are tocoo()'s row and col, and from_scipy takes it whole"
+        )
+    shape: tuple[int, ...] = getattr(src, "shape", ()) if hasattr(src, "dtype") else ()
+    if shape[1:] == (2,):
         return src[:, 0], src[:, 1]
+    if len(shape) == 2:
+        more = "; insert(*src) takes rows of sources and destinations" if shape[0] == 2 else ""
+        more = more or ("; weights go into weight=" if shape[1] == 3 else "")
+        raise InvalidBatch(f"src has shape {tuple(shape)}; an array of edges has shape (n, 2){more}")
     listed = library_of(src) == "networkx" or not is_table(src)
     if isinstance(src, str) or not isinstance(src, Iterable) or not listed or getattr(src, "ndim", 1) == 0:
         return src, None

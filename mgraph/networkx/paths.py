@@ -15,6 +15,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from mgraph.convert.build import edges_of
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import id_of, offered, refusing, weighted, why_no_weight
 from mgraph.networkx.contents import Refused
@@ -461,10 +462,27 @@ def _from_or_to(
 def _from_each(
     G: Graph, weight: Hashable, read: Callable[[_SearchResult], Any], cutoff: float | None = None
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield each node, and `read` of the search from it. The first search runs at once, and may be refused."""
+    """Yield each node, and `read` of the search from it. The first search runs at once.
+
+    What can be refused is refused before the first result, since NetworkX cannot fall back later.
+    """
+    _check_all_exact(G, weight, cutoff)
     trees, ids = read is not _SearchResult.distances, G._contents.index
     each = ((node, read(_search(G, [ids[node]], weight, cutoff, trees=trees))) for node in list(G))
     return chain([*islice(each, 1)], each)
+
+
+def _check_all_exact(G: Graph, weight: Hashable, cutoff: float | None) -> None:
+    """Raise `Refused` if a whole length from any node may be rounded. O(m), or a search from each node."""
+    if not weighted(G, weight, exactly=True) or not G._contents.whole or (cutoff is not None and cutoff < EXACT):
+        return
+    # A shortest path has at most n - 1 edges.
+    with refusing(G) as graph:
+        weights = edges_of(graph)[2]
+    if weights is None or len(weights) == 0 or float(weights.max()) * (len(G) - 1) < EXACT:
+        return
+    for source in range(len(G)):
+        _search(G, [source], weight, cutoff, trees=False)
 
 
 def _check_method(method: str) -> None:

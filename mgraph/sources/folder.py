@@ -78,7 +78,7 @@ class Folder:
         InvalidOption
             Two files have the same number.
         """
-        names = None if self.columns is None else from_mapping(self.columns, Names())
+        names = None if self.columns is None else from_mapping(self.columns, Names(quiet=("weight",)))
         patience = self.settle if self.idle is None else min(self.settle, self.idle)
         name = self.name or os.path.abspath(self.path)
         # Poll the folder. `looked` is the time of the last file.

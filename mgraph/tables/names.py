@@ -12,7 +12,7 @@ from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.facade import hint, warn
 from mgraph.tables.arrays import is_missing
 
-__all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn_unused"]
+__all__ = ["COLUMNS", "DEFAULTS", "Names", "from_mapping", "label", "warn_unused"]
 
 COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
 #: what the columns of a table are called where the user names none
@@ -23,6 +23,7 @@ DEFAULTS = {
     "op": ("op",),
     "time": ("time",),
 }
+NO_WEIGHT = "no weight"  #: among unused columns: those of a weighted graph's table may have its weights
 ARGUMENTS = {"src": "source", "dst": "target"}  #: the arguments of calls, where they are not called as the column
 
 
@@ -65,7 +66,7 @@ class Names:
         return [name for column in COLUMNS if (name := self._argument(column)) is not None]
 
     def find(self, columns: Iterable[Any], what: str) -> tuple[dict[str, Any], list[str]]:
-        """Return the name of each batch column in the table, and the unused columns.
+        """Return the name of each batch column in the table, and the unused columns, `NO_WEIGHT` among them.
 
         Parameters
         ----------
@@ -110,6 +111,9 @@ class Names:
             for name in COLUMNS[2:]
             if name in available and name not in names.values() and name not in names and name not in self.quiet
         ]
+        unread = set(available) - set(names.values()) - set(COLUMNS)
+        if "weight" in self.reads and "weight" not in (*names, *self.quiet) and unread:
+            unused.append(NO_WEIGHT)
         return names, unused
 
     def _advice(self, name: Any, available: list[Any], what: str) -> str:
@@ -156,8 +160,11 @@ def label(name: Any) -> str:
 
 
 def warn_unused(unused: Iterable[str], what: str = "the table", noun: str = "column") -> None:
-    """Warn of unused columns with names like "weight" or "time", which may belong to the edges."""
+    """Warn of unused columns with names like "weight" or "time", which may belong to the edges, and of `NO_WEIGHT`."""
     for name in unused:
+        if name == NO_WEIGHT:
+            warn(f"{what} has no {noun} 'weight', and so its edges have the weight 1; weight= names another {noun}")
+            continue
         why = {
             "weight": f"weights are read where weight= names the {noun} or the graph is weighted",
             "op": "operations are read by update, ingest, stream and follow",

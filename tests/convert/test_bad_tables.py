@@ -268,6 +268,10 @@ def test_networkx():
         DynamicGraph.from_networkx(nx.Graph([(-1, 0)]), keys=None)
     with pytest.raises(InvalidBatch, match=r"nodes\[0\] is \(0, 0\).*convert_node_labels_to_integers"):
         DynamicGraph.from_networkx(nx.grid_2d_graph(2, 2))
+    with pytest.raises(
+        InvalidBatch, match=r"nodes\[1\] is 1; the graph's keys are strings.*convert_node_labels_to_int"
+    ):
+        DynamicGraph.from_networkx(nx.Graph([("ada", 1)]))
     for kind, simple in ((nx.MultiGraph, "Graph"), (nx.MultiDiGraph, "DiGraph")):
         with pytest.raises(InvalidBatch, match=rf"may have parallel edges; networkx\.{simple}\(graph\)"):
             DynamicGraph.from_networkx(kind([(0, 1)]))

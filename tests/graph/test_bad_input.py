@@ -90,6 +90,7 @@ def test_update_wants_a_batch_or_a_table(graph):
         ({"workers": []}, InvalidOption, "workers is empty; a graph needs at least 1"),
         ({"workers": ["tcp://1.2.3.4:5"]}, InvalidOption, "'tcp://1.2.3.4:5' is not in the cluster"),
         ({"workers": "tcp://1.2.3.4:5"}, InvalidOption, "must be a list of addresses"),
+        ({"workers": 2}, InvalidOption, r"workers is 2; it must be a list of addresses; client.nthreads\(\) has"),
         ({"device": "tpu"}, InvalidOption, "device 'tpu' is none of"),
         ({"exchange": "smoke"}, InvalidOption, "exchange 'smoke' is none of"),
         ({"exchange": "loopback"}, InvalidOption, "for 1 worker, and the graph has 2"),

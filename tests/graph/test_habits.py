@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from mgraph import DynamicGraph, InvalidBatch, InvalidOption
 
@@ -228,7 +229,11 @@ def test_edges_come_as_pairs_of_any_kind():
         (nx.path_graph(3), "src is a networkx.*Graph; its edges are graph.edges, and from_networkx takes"),
         (nx.grid_2d_graph(2, 2), "its edges are graph.edges"),  # whose nodes are pairs
         ((0, 1), "edge 0 is 0; edges in a list are pairs"),
-        (np.zeros((2, 3), int), r"edge 0 is array\(\[0, 0, 0\]\); edges in a list are pairs"),
+        (np.zeros((2, 3), int), r"src has shape \(2, 3\); .* \(n, 2\); insert\(\*src\) takes rows of sources and dest"),
+        (np.zeros((4, 3)), r"src has shape \(4, 3\); .* \(n, 2\); weights go into weight="),
+        (np.eye(5), r"src has shape \(5, 5\); an array of edges has shape \(n, 2\)$"),
+        (scipy.sparse.eye_array(3, 2), r"src is a scipy.*; its edges are tocoo\(\)'s row and col"),
+        (scipy.sparse.eye_array(3).tocsr(), "from_scipy takes it whole"),
         (np.arange(4), r"edge 0 is (np.int64\()?0\)?; edges in a list are pairs"),
     ],
 )

@@ -92,7 +92,8 @@ def test_data_frames_and_dask_arrays(client):
         batch = random_batch(rng, N, 90, False, 0)
         source = {name: da.from_array(column, chunks=30) for name, column in columns(batch).items()}
         named = {"from": source["src"], "to": source["dst"], "Weight": source["src"]}
-        assert len(graph.ingest(named, source="from", target="to")) == 2
+        with pytest.warns(UserWarning, match="the mapping has no column 'weight'"):
+            assert len(graph.ingest(named, source="from", target="to")) == 2
         model.update(EdgeBatch(batch.src, batch.dst))
         check_graph(graph, model, rng)
 

@@ -13,6 +13,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, UnknownVertex
 from mgraph.algorithms.communities.dynamic import Communities, Names
+from mgraph.algorithms.density.triangles.maintain import Triangles
 from mgraph.errors import CapacityError
 from mgraph.worker.results import maintained
 from mgraph.worker.shard.results import Tried
@@ -229,6 +230,23 @@ def test_a_removal_goes_on_where_results_run_out_of_memory(
         assert {*after.values()} & {*before.values()}
         assert_same(triangles, graph, {})
         assert triangles.report.how == "incremental"
+
+
+def test_a_removal_that_stops_among_the_results_leaves_none_with_old_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert([5, 6, 1000, 1, 2, 3], [6, 7, 1001, 2, 3, 1])
+        triangles, communities = graph.maintain("triangles"), graph.maintain("leiden")
+        before = communities.names().to_series().to_dict()
+        graph.delete([1000], [1001])
+        with monkeypatch.context() as patch:
+            patch.setattr(Triangles, "renumber", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                graph.drop_isolated()
+        assert graph.num_vertices == 6
+        assert communities.result().to_numpy().tolist() == graph.leiden().to_numpy().tolist()
+        assert_same(triangles, graph, {})
+        assert [live.report.how for live in (communities, triangles)] == ["again", "again"]
+        assert communities.names().to_series().to_dict() == {key: before[key] for key in (5, 6, 7, 1, 2, 3)}
 
 
 @pytest.mark.parametrize("name", ["connected_components", "leiden"])

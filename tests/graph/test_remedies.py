@@ -278,7 +278,8 @@ def test_text_and_dates_say_how_to_take_them():
         ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
         ("get_edge_data", "weights"), ("num_nodes", "num_vertices"), ("nbunch_iter", "to_networkx"),
         ("remove_edges", "delete"), ("out_degree", "degrees"), ("in_degree", "degrees"),
-        ("shape", None), ("info", None), ("insert_edges", None),
+        ("insert_edges", "insert"), ("update_edges", "update"), ("bfs_edges", "bfs"),
+        ("shape", None), ("info", None), ("flush", None),
     ],
 )  # fmt: skip
 def test_unknown_attributes_are_guessed_only_if_close(name, meant):
@@ -323,6 +324,21 @@ def test_numbers_of_vertices_are_numbers(entries, message):
         mask = np.array([True, False, True])
         assert graph.modularity(mask) == graph.modularity([1, 0, 1])
         assert list(graph.pagerank(personalization=mask)) == list(graph.pagerank(personalization=[1, 0, 1]))
+
+
+@pytest.mark.parametrize("vertices", [[1], (1, 0), np.array([1])])
+def test_vertices_in_place_of_numbers(vertices):
+    """They are the numbers of the first vertices, and so of others than are meant."""
+    why = r"{} gives whole numbers to the first . of 3 vertices, .* as \{{1: 1\}}, names vertices"
+    with DynamicGraph(n_vertices=3) as graph:
+        graph.insert([0, 1], [1, 2])
+        for name, given in (("personalization", vertices), ("dangling", vertices)):
+            with pytest.warns(UserWarning, match=why.format(name)) as warned:
+                graph.pagerank(**{name: given})
+            assert warned[0].filename == __file__
+        with pytest.warns(UserWarning, match=why.format(r"personalization\[1\]")):
+            graph.pagerank(personalization=[{0: 1}, vertices])
+        graph.pagerank(personalization=[1.0])  # no vertex
 
 
 @pytest.mark.parametrize("fanouts", [[True], [2, False]])
@@ -372,6 +388,7 @@ def test_a_package_that_is_broken_is_not_called_missing(monkeypatch):
     [
         ("predecessors", "bfs and sssp keep them with predecessors=True"), ("parents", "bfs and sssp"),
         ("path", r"shortest_path\(source, target\) of the graph"), ("n_iter", "did you mean 'iterations'"),
+        ("compute", "did you mean 'to_numpy'"),
         ("loc", r"to_series\(\) has it"), ("median", r"to_series\(\) has it"), ("nlargest", "did you mean 'top'"),
     ],
 )  # fmt: skip

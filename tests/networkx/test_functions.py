@@ -328,6 +328,41 @@ def test_large_whole_weights_are_no_other_numbers():
     assert live[0][1]["weight"] == 2**70
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("all_pairs_dijkstra", {}),
+        ("all_pairs_dijkstra_path", {}),
+        ("all_pairs_dijkstra_path_length", {}),
+        ("all_pairs_dijkstra_path_length", {"cutoff": 2**53}),
+        ("shortest_path", {"weight": "weight"}),
+        ("shortest_path_length", {"weight": "weight"}),
+    ],
+)
+def test_lengths_from_all_nodes_are_refused_before_the_first_result(name, options):
+    graph = nx.DiGraph([(1, 0), (2, 1), (3, 2)])  # the longest paths come last
+    nx.set_edge_attributes(graph, 2**52, "weight")
+    function = getattr(nx, name)
+    with pytest.raises(NotImplementedError) as refused:
+        function(graph, backend="mgraph", **options)
+    assert "length of 9007199254740992 or more" in str(refused.value.__cause__)
+    with nx.config(backend_priority=["mgraph"]):
+        assert dict(function(graph, **options)) == dict(function(graph, backend="networkx", **options))
+
+    # The longest path is short enough, and one with a heaviest edge per node would not be.
+    graph.remove_edge(3, 2)
+    graph[1][0]["weight"] = 2**51
+    got = dict(function(graph, backend="mgraph", **options))
+    assert got == dict(function(graph, backend="networkx", **options))
+
+
+def test_a_cutoff_keeps_lengths_exact():
+    graph = nx.path_graph(4)
+    nx.set_edge_attributes(graph, 2**52, "weight")
+    lengths = dict(nx.all_pairs_dijkstra_path_length(graph, cutoff=2**52, backend="mgraph"))
+    assert lengths == dict(nx.all_pairs_dijkstra_path_length(graph, cutoff=2**52, backend="networkx"))
+
+
 @pytest.mark.parametrize("weight", [0.1, 2**24 + 1, np.float64(0.1), np.int64(2**53 + 1)])
 @pytest.mark.filterwarnings("ignore:weight")
 def test_a_live_graph_refuses_lengths_of_rounded_weights(weight):

@@ -23,8 +23,9 @@ import numpy as np
 import pytest
 from patience import patience
 
-from mgraph import CapacityError, DynamicGraph, device, growing
+from mgraph import CapacityError, DynamicGraph, growing
 from mgraph.budget import Budget
+from mgraph.device import allocator, device, transfers
 
 __all__ = ["FailingAllocations", "each_fails_once", "live", "state_of", "watched"]
 
@@ -168,7 +169,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, kind: str = "cpu") -> Iterator[None
     gc.collect()
     gc.freeze()  # later collections look at what the test makes
     with monkeypatch.context() as patch:
-        patch.setattr(device, "GRAIN", LEAST)
+        for module in (allocator, transfers, device):
+            patch.setattr(module, "GRAIN", LEAST)
         patch.setattr(growing, "LEAST", 4 * LEAST)
         patch.setattr(Budget, "reserve", reserved)
         if kind == "cpu":

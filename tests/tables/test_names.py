@@ -194,6 +194,31 @@ def test_a_column_that_is_not_used_is_named():
         assert graph.weights([0], [1]).tolist() == [2.5]
 
 
+def test_weights_in_a_column_of_another_name_are_not_left_out_in_silence(tmp_path):
+    frame = pd.DataFrame({"source": [0], "target": [1], "cost": [2.5]})
+    (path := tmp_path / "costs.csv").write_text("source,target,cost\n0,1,2.5\n")
+    why = "has no column 'weight', and so its edges have the weight 1; weight= names another column"
+    with DynamicGraph(n_vertices=3, weighted=True) as graph:
+        for call, given, what in (
+            (graph.insert, frame, "table"), (graph.update, frame, "table"), (graph.stream, frame, "table"),
+            (graph.ingest, [str(path)], "source"),
+        ):  # fmt: skip
+            with pytest.warns(UserWarning, match=f"the {what} {why}") as warned:
+                call(given)
+            assert [one.filename for one in warned] == [__file__]
+        graph.insert(frame[["source", "target"]])  # nothing is left out
+        graph.delete(frame)
+        graph.insert(frame, weight="cost")
+        assert graph.weights([0], [1]).tolist() == [2.5]
+    for make, given, what in (
+        (DynamicGraph.from_pandas, frame, "table"), (DynamicGraph.from_csv, path, "file"),
+        (DynamicGraph.from_networkx, nx.DiGraph([(0, 1, {"cost": 2.5})]), "graph"),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match=f"the {what} {why}".replace("column", "(column|attribute)")):
+            make(given, weighted=True).close()
+        make(given, weight="cost").close()
+
+
 def test_weights_are_read_by_default():
     frame = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [0.5, 7.0]})
     with DynamicGraph(n_vertices=3, weighted=True) as graph:

@@ -23,7 +23,7 @@ from workloads.bench.inputs import Edges
 from workloads.bench.recovery import measure_recovery
 from workloads.bench.reopen import measure_open, measure_snapshot
 from workloads.bench.store_run import Stored
-from workloads.bench.streams import measure_streams, passes_of
+from workloads.bench.streams import EDGE_BYTES, measure_streams, passes_of
 
 __all__ = ["HELP", "add_arguments", "measure"]
 
@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: all)")
     add("--part", type=int, default=1 << 24, metavar="N", help="edges of a batch of these (default: %(default)s)")
     add("--batch", type=int, default=1_000_000, metavar="N", help="edges per batch (default: %(default)s)")
-    add("--batches", type=int, default=100, metavar="N", help="batches of each pass (default: %(default)s)")
+    add("--batches", type=int, default=10, metavar="N", help="batches of each pass (default: %(default)s)")
     add("--pause", type=float, metavar="MS", help="one more pass, with so many ms between batches")
     add("--lag-bytes", type=int, default=256 << 20, metavar="N", help="of the stores (default: %(default)s)")
-    add("--disk-bytes", type=int, default=1 << 30, metavar="N", help="of the disk's files (default: %(default)s)")
+    add("--disk-bytes", type=int, default=1 << 27, metavar="N", help="of the disk's files (default: %(default)s)")
     recover = "edges drawn before a worker is killed, ascending; needs --workers of 2 or more (default: %(default)s)"
     add("--recover-edges", default="1e6,1e7", metavar="N,N", help=recover)
 
@@ -62,7 +62,8 @@ def measure(bench: Bench) -> None:
     parts = _checked(options)
     with ExitStack() as stack:
         root = _folder(options, stack)
-        needed = _check_room(options, parts, root)
+        needed, written = _check_room(options, parts, root)
+        bench.say(f"{root}: up to {short(needed)} bytes at the same time, about {short(written)} written in all")
         bench.say(f"up to {needed / 2e9:.3g} GB of memory used once, in {touch_memory(needed // 2):.3g} s")
 
         # Measure part by part; a part may leave its store to the next.
@@ -114,21 +115,26 @@ def _folder(options: argparse.Namespace, stack: ExitStack) -> Path:
     return root
 
 
-def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> int:
-    """Return the bytes of the files that exist at the same time.
+def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> tuple[int, int]:
+    """Return the bytes of the files that exist at the same time, and the bytes that are written.
 
-    Raises `InvalidOption` if the disk has fewer.
+    Raises `InvalidOption` if the disk has fewer free.
     """
-    edges = 0
+    # Files of the disk alone, then stores: two of a stream, or the log, and a snapshot.
+    edges, disk = 0, options.disk_bytes if {"disk", "stream"} & set(parts) else 0
+    written = 2 * TRIES * disk
     if {"stream", "snapshot", "open"} & set(parts):
         batches = sum(map(sum, passes_of(options).values())) if "stream" in parts else 0
         edges = (options.resident or options.edge_factor << options.scale) + batches * options.batch
+        written += EDGE_BYTES * edges * (2 * ("stream" in parts) or 1)
+        written += EDGE_BYTES * edges if {"snapshot", "open"} & set(parts) else 0
     if "recover" in parts and options.workers:
-        edges = max(edges, *counts_of(options.recover_edges, "recover-edges"))
-    needed, free = max(options.disk_bytes, 8 * edges * COPIES), shutil.disk_usage(root).free
+        most = max(counts_of(options.recover_edges, "recover-edges"))
+        edges, written = max(edges, most), written + EDGE_BYTES * most
+    needed, free = max(disk, EDGE_BYTES * edges * COPIES), shutil.disk_usage(root).free
     if free < needed:
         raise InvalidOption(f"{root} has {free:,} bytes free; {needed:,} are needed: fewer edges, or another --path")
-    return needed
+    return needed, written
 
 
 def _client(bench: Bench, stack: ExitStack) -> Any:

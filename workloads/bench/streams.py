@@ -18,7 +18,7 @@ from mgraph import DynamicGraph, EdgeBatch
 from workloads.bench.harness import summary
 from workloads.bench.store_run import Stored, wait_until
 
-__all__ = ["measure_streams", "passes_of"]
+__all__ = ["EDGE_BYTES", "measure_streams", "passes_of"]
 
 TARGET = 0.7  #: share of the disk's rate that the log needs in the paced pass
 WARM = 3  #: warm-up batches

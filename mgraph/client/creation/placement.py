@@ -260,6 +260,10 @@ def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str 
         return addresses
     if isinstance(workers, str):
         raise InvalidOption(f"workers is the text {workers!r}; it must be a list of addresses")
+    if not isinstance(workers, Iterable):
+        raise InvalidOption(
+            f"workers is {workers!r}; it must be a list of addresses; client.nthreads() has those of the cluster"
+        )
 
     # Check the addresses that the user named.
     chosen = list(workers)

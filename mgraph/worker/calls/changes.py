@@ -29,8 +29,7 @@ from mgraph.worker.commit.mixed import Execution, answered, logged, streams
 from mgraph.worker.commit.route import incident_runs, route, share_runs
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
-from mgraph.worker.results.maintained import through_removal
-from mgraph.worker.results.remembered import remove
+from mgraph.worker.results.maintained import adopt_removal, through_removal
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.vertices.rebalance import Move, by_work
 from mgraph.worker.vertices.removal import Removal
@@ -356,7 +355,7 @@ def resolve(rank: Rank, changes: int) -> None:
     generation = shard.generation
     rank.ballot.resolve(changes)
     if change is not None and change.gone is not None and shard.generation != generation:
-        remove(shard, change.gone)
+        adopt_removal(shard, change.gone)
 
 
 def _check_epoch(rank: Rank, epoch: int) -> Shard:

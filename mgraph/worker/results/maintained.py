@@ -22,7 +22,15 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, Columns, EdgeDelta, Memory, Remembering, Renumbering
+from mgraph.algorithms.algorithm import (
+    Algorithm,
+    Columns,
+    EdgeDelta,
+    Maintained,
+    Memory,
+    Remembering,
+    Renumbering,
+)
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.exchange.columns import join_columns, split_columns
@@ -36,7 +44,7 @@ from mgraph.worker.shard.cost import CostModel
 from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["catch_up", "columns", "end", "through_removal"]
+__all__ = ["adopt_removal", "catch_up", "columns", "end", "through_removal"]
 
 Value = dict[str, Any]
 
@@ -317,24 +325,23 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
             _catch_up_for_removal(shard, state)
         elif state.memory is not None:
             state.result = None
-    going_on = [state for state in shard.maintained.values() if isolated and state.result is not None]
-    numbering = _renumbering(shard, ids) if going_on else None
+    numbering = _renumbering(shard, ids) if isolated and _results(shard) else None
     generation = shard.generation
     shard.remembered.leaving = ids  # until the memories know, for a snapshot that begins with the change
+    results: list[_Present] = []
     try:
         yield
     finally:
         shard.remembered.leaving = None
-    if shard.generation == generation:
-        return
-    remove(shard, ids)
-    if not isolated:
+        if shard.generation != generation:
+            results = _results(shard)
+            adopt_removal(shard, ids)
+    if not isolated or shard.generation == generation:
         return
 
     # Renumber them.
-    for state in going_on:
-        result, state.result = state.result, None
-        if result is None:  # forgotten with its memory
+    for state, result, memory in results:
+        if state.memory is not memory:  # the result is forgotten with it
             continue
         try:
             if numbering is not None and result.renumber(numbering):
@@ -342,6 +349,26 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
         except (CapacityError, MemoryError):  # the ranks agree in `_agree`
             pass
         _note_place(shard, state)
+
+
+def adopt_removal(shard: Shard, ids: np.ndarray) -> None:
+    """Free the results after the removal of users' `ids`, since they have the old ids. The memories adopt it."""
+    for state in shard.maintained.values():
+        state.result = None
+    remove(shard, ids)
+
+
+class _Present(NamedTuple):
+    """Result with the memory that it has now."""
+
+    state: MaintainedState
+    result: Maintained
+    memory: Memory | None
+
+
+def _results(shard: Shard) -> list[_Present]:
+    states = shard.maintained.values()
+    return [_Present(state, state.result, state.memory) for state in states if state.result is not None]
 
 
 def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:

@@ -114,6 +114,7 @@ class Session:
             if self._leave():
                 self.thread.stop()
                 await self.ended.wait()  # this ends, because a stopped thread runs only until it polls its flag
+            self._channel = None  # closes the socket, once the thread has dropped it too
             self._beating.cancel()
             if self._shared is not None:
                 self._shared.close()
@@ -329,10 +330,9 @@ class Session:
 
     def _send(self, message: Result | Failure) -> bool:
         """Send a message by the channel. Return False if it is too large for it, or the client has ended."""
-        assert self._channel is not None
-        data = pack(message)
+        channel, data = self._channel, pack(message)
         try:
-            return data is not None and self._channel.send(data)
+            return channel is not None and data is not None and channel.send(data)
         except ChannelClosed:
             return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
 
 from mgraph import protocol
+from mgraph.channel import Channel, Listener, pack
 from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
 from mgraph.metrics import of_rank
@@ -104,6 +106,31 @@ def test_close_is_answered_once_the_shard_is_freed():
         client.say(Close(9))
         assert client.hear() == Result(9, {}, ShardState())
         assert worker.log == ["close"]
+
+
+def test_the_socket_of_a_channel_is_closed_with_the_session(monkeypatch):
+    """At once, without a garbage collection."""
+    connect, sockets = Channel.connect, []
+
+    def noted(name: bytes) -> tuple[Channel | None, str]:
+        channel, why = connect(name)
+        sockets.append(channel._sock)
+        return channel, why
+
+    monkeypatch.setattr(Channel, "connect", noted)
+    listener = Listener()
+    gc.disable()
+    try:
+        with opened(Hello("g", 0, 1, channel=listener.name)) as (client, _):
+            assert client.hear() == Welcome()
+            channel = listener.accept()
+            channel.send(pack(Call(1, 0, "update", {"epoch": 1})))
+            assert wait_for(lambda: channel.receive() is not None)
+            client.say(Close(2))
+            assert wait_for(lambda: sockets[0].fileno() == -1)
+    finally:
+        gc.enable()
+        listener.close()
 
 
 def test_beats_say_which_function_of_the_user_runs(monkeypatch):

@@ -16,6 +16,7 @@ TINY = ["--batch", "500", "--batches", "3", "--disk-bytes", "100000", "--part", 
 def test_store(tmp_path, capsys):
     lines = bench(tmp_path, "store", *TINY, "--path", str(tmp_path / "stores"), "--pause", "1")
     assert not list((tmp_path / "stores").iterdir())
+    assert ": up to 458.3k bytes at the same time, about 858.3k written in all" in capsys.readouterr().out
     assert [line["what"] for line in of(lines, "store", part="disk")] == [
         "write, one sync", "write, a sync every 4k bytes", "read, cold", "read, cached",
     ]  # fmt: skip

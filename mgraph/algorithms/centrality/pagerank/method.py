@@ -15,6 +15,7 @@ from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
 from mgraph.checks import check_dtype, check_number, check_weight, check_whole
 from mgraph.errors import InvalidOption
+from mgraph.facade import warn
 from mgraph.tables.times import INTEGERS, as_span
 
 __all__ = ["ALGORITHM", "pagerank"]
@@ -61,7 +62,8 @@ def pagerank(
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
         The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1. Vertices
         missing in a mapping or a Series have 0, and so have those past an array's end: a list has numbers by vertex and
-        names no vertices. Equal for all vertices by default.
+        names no vertices. Whole numbers that are fewer than the vertices give a warning. Equal for all vertices by
+        default.
         A list of k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
@@ -252,6 +254,11 @@ def _padded(values: Any, n: int, name: str) -> Any:
     array = numbers(values, name)
     if array.ndim != 1 or len(array) > n:
         raise InvalidOption(f"{name} has shape {array.shape}; it must be one-dimensional, of at most {n} numbers")
+    if 0 < len(array) < n and np.asarray(values).dtype.kind in "iu":
+        warn(
+            f"{name} gives whole numbers to the first {len(array)} of {n} vertices, and 0 to the others; a mapping, as "
+            f"{{{values[0]}: 1}}, names vertices"
+        )
     return np.concatenate([array, np.zeros(n - len(array))])
 
 

@@ -68,20 +68,6 @@ DEVICE void visit_sample(const View& graph, i64 row, Visit visit, i64 most = sam
         });
 }
 
-// What a lane of a GPU reads at once: it waits for memory most of the time.
-constexpr int rows_read_at_once = Tile<32>::size() > 1 ? 4 : 1;
-constexpr int vertices_at_once = Tile<32>::size() > 1 ? 8 : 1;
-constexpr int short_path = 16;  // steps
-
-// The words of neighbouring vertices, from an address that is a multiple of their bytes.
-DEVICE void load_several(const u32* p, u32 (&v)[vertices_at_once]) {
-    if constexpr (vertices_at_once % 4 == 0) {
-        for (int k = 0; k < vertices_at_once; k += 4) load_four(p + k, (u32(&)[4])v[k]);
-    } else {
-        for (int k = 0; k < vertices_at_once; ++k) v[k] = stale_load(p + k);
-    }
-}
-
 DEVICE void add_neighbour(u32 (&ids)[sampled], u32 id) {  // to those before, in registers
     static_assert(sampled == 2, "the first and the second");
     if (ids[0] == no_id) ids[0] = id;

@@ -1,0 +1,162 @@
+"""Copies between a device and host memory."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from mgraph.budget import GRAIN
+from mgraph.device.allocator import Allocator
+from mgraph.device.hardware import Array
+
+__all__ = ["STAGED", "STAGING", "Transfers"]
+
+STAGING = 1 << 15  #: bytes of a host array from which a copy to other host memory takes longer than to ask where it is
+STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Transfers.staged` copies through page-locked memory
+
+
+class Transfers(Allocator):
+    """Copies to the device, and from it to the host."""
+
+    # ---- to the device -----------------------------------------------------------------------------------------------
+
+    def asarray(self, array: Any, dtype: Any = None) -> Array:
+        """Return `array` on this device, contiguous and aligned. Copies only if needed."""
+        # To a GPU: without a copy, by CuPy, from page-locked memory, or with a reservation for its staging.
+        if self.kind != "cpu":
+            if type(array) is self.xp.ndarray and dtype in (None, array.dtype) and array.flags.c_contiguous:
+                return array  # CuPy's own check takes 2 us
+            if getattr(array, "nbytes", 0) < GRAIN:
+                return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+            if self.page_locked(array) and dtype in (None, array.dtype):
+                copy = self._sent(array)
+                self.xp.cuda.get_current_stream().synchronize()
+                return copy
+            with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
+                return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+
+        # To the CPU: without a copy if dtype and layout fit.
+        host = array if type(array) is np.ndarray else self.to_host(array)
+        flags = host.flags
+        if (dtype is None or host.dtype == dtype) and flags.c_contiguous and flags.aligned:
+            return host
+        copy = self.empty(host.size, host.dtype if dtype is None else dtype).reshape(host.shape)
+        np.copyto(copy, host, casting="unsafe")
+        return copy
+
+    def sent(self, array: np.ndarray) -> Array:
+        """Copy a small contiguous host array, which may change after the call.
+
+        The driver has read a few bytes of pageable memory when its call returns. CuPy would copy them to page-locked
+        memory first, and record an event that tells when this memory is free again.
+        """
+        if self.kind == "cpu":
+            return array
+        out, cuda = self.empty(len(array), array.dtype), self.xp.cuda
+        if not len(array):
+            return out
+        cuda.runtime.memcpyAsync(
+            out.data.ptr, array.__array_interface__["data"][0], array.nbytes, cuda.runtime.memcpyHostToDevice,
+            cuda.get_current_stream().ptr,
+        )  # fmt: skip
+        return out
+
+    def page_locked(self, array: Any) -> bool:
+        """Return True if an array is contiguous and in page-locked host memory."""
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+            return False
+        kind = self.xp.cuda.runtime.pointerGetAttributes(array.__array_interface__["data"][0]).type
+        return bool(kind == self.xp.cuda.runtime.memoryTypeHost)
+
+    def begin_copy(self, array: Any) -> Array:
+        """Return `array` on this device, contiguous and aligned, without waiting for a copy from page-locked memory.
+
+        The caller keeps such an array unchanged until it has waited for the current stream. CuPy would copy it to
+        page-locked memory of its own first.
+        """
+        if self.kind != "cpu" and getattr(array, "nbytes", 0) >= STAGING and self.page_locked(array):
+            return self._sent(array)
+        return self.asarray(array)
+
+    def _sent(self, array: np.ndarray) -> Array:
+        """Begin to copy a page-locked array."""
+        out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
+        runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
+        runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        return out
+
+    # ---- to the host -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def to_host(array: Any) -> np.ndarray:
+        """Return `array` as NumPy; from a GPU with a copy and a wait."""
+        if type(array) is np.ndarray:
+            return array
+        return array.get() if hasattr(array, "get") else np.asarray(array)
+
+    @staticmethod
+    def staged(array: Any) -> np.ndarray:
+        """Copy an array of a batch through reusable page-locked memory.
+
+        The memory comes from CuPy's pinned pool, in powers of two, so the pool stays small. The driver copies at the
+        link's rate, and the system maps no new pages.
+        """
+        nbytes = getattr(array, "nbytes", 0)
+        if type(array) is np.ndarray or not hasattr(array, "get") or array.ndim != 1 or not 0 < nbytes <= STAGED:
+            return Transfers.to_host(array)
+        import cupy
+
+        # The pinned pool rounds sizes to powers of two.
+        memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
+        host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
+        return host
+
+    def page_lock(self, memory: np.ndarray, owner: Any) -> None:
+        """Page-lock host memory until `owner` ends, if the driver can."""
+        if self.kind == "cpu":
+            return
+        runtime, address = self.xp.cuda.runtime, memory.ctypes.data
+        # Flag 1 is "portable": page-locked in every context of the process.
+        with suppress(runtime.CUDARuntimeError):
+            runtime.hostRegister(address, memory.nbytes, 1)
+            weakref.finalize(owner, self._unlock_pages, address).atexit = False
+
+    def _unlock_pages(self, address: int) -> None:
+        cuda = self.xp.cuda  # in any thread, whose own device may be another
+        with suppress(cuda.runtime.CUDARuntimeError), cuda.Device(self.index):  # the driver may have ended before
+            cuda.runtime.hostUnregister(address)
+
+    def fetch(self, array: Array) -> np.ndarray:
+        """Copy `array` to host memory taken from the budget."""
+        if self.kind == "cpu" or array.nbytes < GRAIN:
+            return self.to_host(array)
+        # The copy maps the pages, so the budget counts them after it.
+        with self.host.taking(array.nbytes, f"an array of {array.size} {array.dtype}"):
+            return array.get(out=np.empty(array.size, array.dtype))
+
+    def fetching(self, array: Array) -> Callable[[], np.ndarray]:
+        """Begin to copy to host memory. The returned function waits.
+
+        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return.
+        """
+        if self.kind == "cpu" or not 0 < array.nbytes <= STAGED:
+            here = self.fetch(array)
+            return lambda: here
+        # Copy to page-locked memory on the current stream; the wait moves it to `out`.
+        cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
+        memory = cuda.alloc_pinned_memory(1 << (array.nbytes - 1).bit_length())
+        out, staged = self.host.empty(array.size, array.dtype), np.frombuffer(memory, array.dtype, array.size)
+        kind, done = cuda.runtime.memcpyDeviceToHost, cuda.Event(disable_timing=True)
+        cuda.runtime.memcpyAsync(memory.ptr, array.data.ptr, array.nbytes, kind, stream.ptr)
+        done.record(stream)
+
+        def fetched() -> np.ndarray:
+            done.synchronize()
+            np.copyto(out, staged)
+            return out
+
+        return fetched
