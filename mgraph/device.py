@@ -26,7 +26,7 @@ AHEAD = -2  #: priority of streams for work ahead of the graph's stream
 RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7  # attributes of CUDA's memory pools
 OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
-__all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
+__all__ = ["STAGED", "Array", "Device", "gpu_count", "page_locked_memory", "touch_pages"]
 
 Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
 
@@ -55,6 +55,16 @@ def touch_pages(device: Device, array: np.ndarray) -> None:
     """Write to every page of an array, so that the system maps it."""
     array[::PAGE] = 0
     array[-1:] = 0
+
+
+def page_locked_memory(cuda: Any, nbytes: int) -> Any:
+    """Allocate host memory in the page-locked pool of `cuda`, which is ``cupy.cuda``; None if the system has none left."""
+    try:
+        return cuda.alloc_pinned_memory(nbytes)
+    except cuda.runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+    return None
 
 
 @dataclass(frozen=True)
@@ -343,13 +353,20 @@ class Device:
 
         The words are 0. Kernels write them; the host reads them after it has synchronised. On a GPU this saves the copy
         of `to_host`: 10 us instead of 16 for a kernel and a few words.
+
+        Raises
+        ------
+        CapacityError
+            The system has too little page-locked memory.
         """
         if self.kind == "cpu":
             words = np.zeros(n, np.int64)
             return words, words
         # Page-locked memory has the same address on host and device.
         cuda = self.xp.cuda
-        memory = cuda.alloc_pinned_memory(8 * n)
+        memory = page_locked_memory(cuda, 8 * n)
+        if memory is None:
+            raise self.host._refusal(8 * n, "page-locked words")
         words = np.frombuffer(memory, np.int64, n)
         words[:] = 0  # the pool's memory may have been used before
         mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)
@@ -526,15 +543,16 @@ class Device:
         """Copy an array of a batch through reusable page-locked memory.
 
         The memory comes from CuPy's pinned pool, in powers of two, so the pool stays small. The driver copies at the
-        link's rate, and the system maps no new pages.
+        link's rate, and the system maps no new pages. Without page-locked memory the copy is a plain one.
         """
         nbytes = getattr(array, "nbytes", 0)
         if type(array) is np.ndarray or not hasattr(array, "get") or array.ndim != 1 or not 0 < nbytes <= STAGED:
             return Device.to_host(array)
         import cupy
 
-        # The pinned pool rounds sizes to powers of two.
-        memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
+        memory = page_locked_memory(cupy.cuda, 1 << (nbytes - 1).bit_length())
+        if memory is None:
+            return Device.to_host(array)
         host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
         return host
 
@@ -564,14 +582,17 @@ class Device:
     def fetching(self, array: Array) -> Callable[[], np.ndarray]:
         """Begin to copy to host memory. The returned function waits.
 
-        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return.
+        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return, as
+        is all without page-locked memory.
         """
-        if self.kind == "cpu" or not 0 < array.nbytes <= STAGED:
+        memory = None
+        if self.kind == "cuda" and 0 < array.nbytes <= STAGED:
+            memory = page_locked_memory(self.xp.cuda, 1 << (array.nbytes - 1).bit_length())
+        if memory is None:
             here = self.fetch(array)
             return lambda: here
         # Copy to page-locked memory on the current stream; the wait moves it to `out`.
         cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
-        memory = cuda.alloc_pinned_memory(1 << (array.nbytes - 1).bit_length())
         out, staged = self.host.empty(array.size, array.dtype), np.frombuffer(memory, array.dtype, array.size)
         kind, done = cuda.runtime.memcpyDeviceToHost, cuda.Event(disable_timing=True)
         cuda.runtime.memcpyAsync(memory.ptr, array.data.ptr, array.nbytes, kind, stream.ptr)
