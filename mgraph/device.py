@@ -58,7 +58,7 @@ def touch_pages(device: Device, array: np.ndarray) -> None:
 
 
 def page_locked_memory(cuda: Any, nbytes: int) -> Any:
-    """Allocate host memory in the page-locked pool of `cuda`, which is ``cupy.cuda``; None if the system has none left."""
+    """Allocate host memory in the page-locked pool of ``cupy.cuda``, or return None if the system has none left."""
     try:
         return cuda.alloc_pinned_memory(nbytes)
     except cuda.runtime.CUDARuntimeError as error:

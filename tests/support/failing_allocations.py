@@ -98,7 +98,8 @@ def _library() -> ctypes.CDLL:
         source, binary = Path(folder) / "fails.c", Path(folder) / "fails.so"
         source.write_text(SOURCE)
         compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-        subprocess.run([compiler, f"-DLEAST={LEAST}", "-O1", "-shared", "-fPIC", "-o", binary, source], check=True, timeout=100)
+        flags = [f"-DLEAST={LEAST}", "-O1", "-shared", "-fPIC"]
+        subprocess.run([compiler, *flags, "-o", binary, source], check=True, timeout=100)
         library = ctypes.CDLL(str(binary))
 
     # The C API's table has the address of the variable with the default handler's capsule.
