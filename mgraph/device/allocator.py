@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.budget import GRAIN
-from mgraph.device.hardware import Array, Hardware
+from mgraph.device.hardware import OUT_OF_MEMORY, Array, Hardware
 from mgraph.errors import CapacityError, InvalidOption
 
-__all__ = ["Allocator"]
+__all__ = ["Allocator", "page_locked_memory"]
 
 LINES = 128  #: bytes of two cache lines of a CPU
 
@@ -24,6 +24,16 @@ def _repeated_byte(value: Any, dtype: np.dtype) -> int | None:
     """Return the byte that `value` repeats, or None if its bytes differ."""
     distinct = set(np.array(value, dtype).tobytes())
     return distinct.pop() if len(distinct) == 1 else None
+
+
+def page_locked_memory(cuda: Any, nbytes: int) -> Any:
+    """Allocate host memory in the page-locked pool of ``cupy.cuda``, or return None if the system has none left."""
+    try:
+        return cuda.alloc_pinned_memory(nbytes)
+    except cuda.runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+    return None
 
 
 class Allocator(Hardware):
@@ -152,13 +162,20 @@ class Allocator(Hardware):
 
         The words are 0. Kernels write them; the host reads them after it has synchronised. On a GPU this saves the copy
         of `to_host`: 10 us instead of 16 for a kernel and a few words.
+
+        Raises
+        ------
+        CapacityError
+            The system has too little page-locked memory.
         """
         if self.kind == "cpu":
             words = np.zeros(n, np.int64)
             return words, words
         # Page-locked memory has the same address on host and device.
         cuda = self.xp.cuda
-        memory = cuda.alloc_pinned_memory(8 * n)
+        memory = page_locked_memory(cuda, 8 * n)
+        if memory is None:
+            raise self.host._refusal(8 * n, "page-locked words")
         words = np.frombuffer(memory, np.int64, n)
         words[:] = 0  # the pool's memory may have been used before
         mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.budget import GRAIN
-from mgraph.device.allocator import Allocator
+from mgraph.device.allocator import Allocator, page_locked_memory
 from mgraph.device.hardware import Array
 
 __all__ = ["STAGED", "STAGING", "Transfers"]
@@ -103,15 +103,16 @@ class Transfers(Allocator):
         """Copy an array of a batch through reusable page-locked memory.
 
         The memory comes from CuPy's pinned pool, in powers of two, so the pool stays small. The driver copies at the
-        link's rate, and the system maps no new pages.
+        link's rate, and the system maps no new pages. Without page-locked memory the copy is a plain one.
         """
         nbytes = getattr(array, "nbytes", 0)
         if type(array) is np.ndarray or not hasattr(array, "get") or array.ndim != 1 or not 0 < nbytes <= STAGED:
             return Transfers.to_host(array)
         import cupy
 
-        # The pinned pool rounds sizes to powers of two.
-        memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
+        memory = page_locked_memory(cupy.cuda, 1 << (nbytes - 1).bit_length())
+        if memory is None:
+            return Transfers.to_host(array)
         host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
         return host
 
@@ -141,14 +142,17 @@ class Transfers(Allocator):
     def fetching(self, array: Array) -> Callable[[], np.ndarray]:
         """Begin to copy to host memory. The returned function waits.
 
-        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return.
+        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return, as
+        is all without page-locked memory.
         """
-        if self.kind == "cpu" or not 0 < array.nbytes <= STAGED:
+        memory = None
+        if self.kind == "cuda" and 0 < array.nbytes <= STAGED:
+            memory = page_locked_memory(self.xp.cuda, 1 << (array.nbytes - 1).bit_length())
+        if memory is None:
             here = self.fetch(array)
             return lambda: here
         # Copy to page-locked memory on the current stream; the wait moves it to `out`.
         cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
-        memory = cuda.alloc_pinned_memory(1 << (array.nbytes - 1).bit_length())
         out, staged = self.host.empty(array.size, array.dtype), np.frombuffer(memory, array.dtype, array.size)
         kind, done = cuda.runtime.memcpyDeviceToHost, cuda.Event(disable_timing=True)
         cuda.runtime.memcpyAsync(memory.ptr, array.data.ptr, array.nbytes, kind, stream.ptr)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mgraph.device import Array, Device
+from mgraph.device import Array, Device, page_locked_memory
+from mgraph.errors import CapacityError
 
 __all__ = ["Staging"]
 
@@ -26,12 +27,20 @@ class Staging:
         The largest number of parts in a call.
     limit : int
         The largest number of bytes in a part.
+
+    Raises
+    ------
+    CapacityError
+        The system has too little page-locked memory.
     """
 
     def __init__(self, device: Device, size: int, limit: int) -> None:
         self._device, self._runtime = device, device.xp.cuda.runtime
         # pinned, so that copies to it are queued without waiting for each
-        pinned = device.xp.cuda.alloc_pinned_memory(max(1, size * limit))
+        nbytes = max(1, size * limit)
+        pinned = page_locked_memory(device.xp.cuda, nbytes)
+        if pinned is None:
+            raise CapacityError(f"{nbytes} bytes of page-locked memory are needed for the exchange's messages")
         self._slots = np.frombuffer(pinned, np.uint8, size * limit).reshape(size, limit)
 
     def out(self, parts: Sequence[Array], ranks: Iterable[int]) -> dict[int, np.ndarray]:

@@ -11,6 +11,7 @@ from exchange_ranks import LIMIT
 from pretend_gpu import PretendArray, PretendGpu, on_gpu
 
 from mgraph.device import Device
+from mgraph.errors import CapacityError
 from mgraph.exchange import Exchange
 from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucx import UcxExchange
@@ -47,6 +48,22 @@ def test_what_comes_from_the_host_is_a_new_device_array() -> None:
     assert isinstance(array, PretendArray)
     assert array.tolist() == list(range(10))
     assert staging.into(data[:0]).size == 0
+
+
+def test_without_page_locked_memory_there_is_no_staging(monkeypatch: pytest.MonkeyPatch) -> None:
+    class CUDARuntimeError(Exception):
+        status = 2  # cudaErrorMemoryAllocation
+
+    def full(nbytes: int) -> None:
+        raise CUDARuntimeError
+
+    gpu = PretendGpu()
+    gpu.xp.cuda.alloc_pinned_memory, gpu.xp.cuda.runtime.CUDARuntimeError = full, CUDARuntimeError
+    with pytest.raises(CapacityError, match="3072 bytes of page-locked memory"):
+        Staging(gpu, 3, STAGED)  # type: ignore[arg-type]
+    monkeypatch.setattr(CUDARuntimeError, "status", 700)  # another error goes on
+    with pytest.raises(CUDARuntimeError):
+        Staging(gpu, 3, STAGED)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")

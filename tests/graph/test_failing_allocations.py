@@ -1,7 +1,8 @@
 """Every allocation of every kind of call fails once: the call says so, the graph is as it was, and the next call works.
 
 The default tests fail a random sample. The slow ones fail each allocation of at least 1 KiB, on the host NumPy's, those
-that the budget grants, and the growth of arrays; on a GPU CuPy's.
+that the budget grants, and the growth of arrays; on GPUs CuPy's, the driver's, the growth of arrays, and page-locked
+memory.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
-from failing_allocations import each_fails_once, state_of, watched
-from graph_clusters import NO_DASHBOARD
+from failing_allocations import Here, OnRank, each_fails_once, state_of, watched, watched_workers
+from graph_clusters import NO_DASHBOARD, Clusters
 from plain_graph import fresh_rng
 from promise_records import note
 
@@ -345,19 +346,20 @@ STORED = ["stored insert", "background insert", "stored delete_vertices", "store
 
 
 @pytest.fixture(autouse=True)
-def watching(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+def watching(request: pytest.FixtureRequest) -> Iterator[None]:
     device = getattr(request.node, "callspec", None)
-    with watched(monkeypatch, device.params.get("device", "cpu") if device else "cpu"):
+    with watched(device.params.get("device", "cpu") if device else "cpu"):
         yield
 
 
 def fail_each(name: str, case: tuple[Make, Call], device: str = "cpu", **how: Any) -> None:
     make, call = case
     made = partial(make, device=device) if device == "cuda" else make
-    failed = each_fails_once(made, call, kind=device, **how)
+    failed = each_fails_once(made, call, **{"at": Here(device), **how})
     print(f"{name}: {failed} allocations failed")
     first = how.get("part", (0, 1))[0] == 0
-    note("allocations" if device == "cpu" else "allocations-gpu", calls=int(first), allocations=failed)
+    record = "allocations" if device == "cpu" else "allocations-gpus" if "at" in how else "allocations-gpu"
+    note(record, calls=int(first), allocations=failed)
 
 
 # ---- a sample --------------------------------------------------------------------------------------------------------
@@ -398,6 +400,12 @@ def test_what_is_written_or_read_without_memory_is_no_error_of_a_file(tmp_path, 
 # ---- every allocation ------------------------------------------------------------------------------------------------
 
 
+def parts_of(name: str) -> list[tuple[int, int]]:
+    """The parts of a call's allocations; Leiden has hundreds, which several processes take."""
+    n = 8 if "leiden" in name else 1
+    return [(k, n) for k in range(n)]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("device", DEVICES)
@@ -418,9 +426,7 @@ def test_every_allocation_of_a_structure(name, device):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    ("name", "part"),  # Leiden has hundreds, which several processes take
-    [(name, (k, n)) for name in [*PROGRAMS, *READS] for n in [8 if "leiden" in name else 1] for k in range(n)],
-    ids=str,
+    ("name", "part"), [(name, part) for name in [*PROGRAMS, *READS] for part in parts_of(name)], ids=str
 )
 def test_every_allocation_of_an_algorithm_or_a_read(name, part, device):
     fail_each(name, (PROGRAMS | READS)[name], device, part=part)
@@ -482,7 +488,7 @@ def thread_of(rank: int, graph: DynamicGraph) -> int:
 def fail_on_rank(client: Client, name: str, rank: int, exchange: str, **how: Any) -> None:
     make, call = ON_RANKS[name]
     case = partial(make, client, exchange=exchange), call
-    fail_each(f"{name}, rank {rank}, {exchange}", case, thread=partial(thread_of, rank), **how)
+    fail_each(f"{name}, rank {rank}, {exchange}", case, at=Here(thread=partial(thread_of, rank)), **how)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
@@ -499,3 +505,46 @@ def test_a_sample_of_allocations_of_a_rank(client, exchange):
 @pytest.mark.parametrize("name", ON_RANKS)
 def test_every_allocation_of_a_rank(client, name, rank, exchange):
     fail_on_rank(client, name, rank, exchange)
+
+
+# ---- one process at a time -------------------------------------------------------------------------------------------
+
+#: calls of a graph on the GPUs of a host; those that make a graph, such as a copy, open another exchange
+ON_GPUS = CHANGES | ON_STRUCTURES | PROGRAMS | READS | {name: ON_RANKS[name] for name in ("ingest",)}
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.multigpu(2))])
+def workers(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[tuple[Client, str]]:
+    """Two worker processes whose allocations are counted, and their kind of device."""
+    kind = request.param
+    with clusters.lend(2, gpus=kind == "cuda") as client, watched_workers(client, kind):
+        yield client, kind
+
+
+def fail_on_worker(workers: tuple[Client, str], name: str, rank: int, exchange: str, **how: Any) -> None:
+    client, kind = workers
+    make, call = ON_GPUS[name]
+    case, at = (partial(make, client, exchange=exchange), call), OnRank(client, rank, kind)
+    fail_each(f"{name}, rank {rank}, {exchange}", case, kind, at=at, **how)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("exchange", ["peer", "tcp"])
+def test_a_sample_of_allocations_of_a_worker(workers, exchange):
+    rng = fresh_rng()
+    for name in rng.choice(list(ON_GPUS), 2 if workers[1] == "cpu" else 12, replace=False).tolist():
+        fail_on_worker(workers, name, int(rng.integers(2)), exchange, most=2, rng=rng)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("workers", [pytest.param("cuda", marks=pytest.mark.multigpu(2))], indirect=True)
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "exchange", "part"),
+    [(name, "peer", part) for name in ON_GPUS for part in parts_of(name)]
+    + [(name, "tcp", (0, 1)) for name in ("insert", "rebalance", "pagerank", "connected_components", "to_csr", "copy")],
+    ids=str,
+)
+def test_every_allocation_of_a_worker(workers, name, exchange, part, rank):
+    fail_on_worker(workers, name, rank, exchange, part=part)

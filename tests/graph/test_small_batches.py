@@ -408,7 +408,7 @@ def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in (*KINDS[:3], KINDS[4])), ({}, True)], ids=str)
 @pytest.mark.filterwarnings("ignore:.*no room to order")
-def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stored):
+def test_each_allocation_of_a_group_fails_once(tmp_path, kind, stored):
     """The batches that are reported are in the graph and in its store, and no others."""
     rng, n = fresh_rng(), 300
     batches = [random_batch(rng, n, 60, kind.get("weighted", False)) for _ in range(30)]
@@ -434,7 +434,7 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stor
                 check_prefix(graph, batches, pending)
         return allocations.fired
 
-    with watched(monkeypatch):
+    with watched():
         assert not run(-1)
         with FailingAllocations(-1) as allocations, DynamicGraph(n_vertices=n, **kind) as graph:
             before = allocations.count

@@ -112,6 +112,13 @@ ROWS = (
         "make test ARGS=\"-m 'slow and gpu' -k failing_allocations\"",
     ),
     Row(
+        "The same on several GPUs.",
+        "Each allocation of at least 1 KiB fails once on one rank of two at a time: of a GPU, of memory that GPUs map, "
+        "and of page-locked memory.",
+        "allocations-gpus",
+        "make test ARGS=\"-m 'slow and multigpu' -k failing_allocations\"",
+    ),
+    Row(
         "Hostile bytes run no code and end no process.",
         "Mutated stores, tails in shared memory, followed files, messages and segments are read.",
         "hostile",

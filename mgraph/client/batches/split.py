@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import share_of
-from mgraph.device import Device
+from mgraph.device import Device, page_locked_memory
 from mgraph.kernels import load
 from mgraph.parallel_copy import largest
 
@@ -74,11 +74,12 @@ def deal(
 def _sendable(column: Any, shared_gpu: bool) -> Any:
     """Return a CuPy array in a form that a worker can read."""
     import cupy
-    import cupyx
 
     if shared_gpu and column.device.id == 0:
         # The worker's thread reads it on another stream.
         cupy.cuda.get_current_stream().synchronize()
         return column
-    host: np.ndarray = cupyx.empty_pinned(column.shape, column.dtype)
-    return column.get(out=host)
+    # Page-locked memory is copied at the link's rate.
+    if not column.nbytes or (memory := page_locked_memory(cupy.cuda, column.nbytes)) is None:
+        return column.get()
+    return column.get(out=np.frombuffer(memory, column.dtype, column.size).reshape(column.shape))

@@ -70,7 +70,7 @@ def logged(graph: DynamicGraph) -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "results"), [MAINTAINED[i] for i in (0, 2, 4)] + ALONE[-2:], ids=str)
-def test_each_allocation_of_a_single_batch_fails_once(monkeypatch, kind, results):
+def test_each_allocation_of_a_single_batch_fails_once(kind, results):
     rng, n = fresh_rng(), 600
     time = {"time": 5} if "times" in kind or "window" in kind else {}
     first, then = (EdgeBatch(*rng.integers(0, n, (2, size)), **time) for size in (2000, 500))
@@ -92,7 +92,7 @@ def test_each_allocation_of_a_single_batch_fails_once(monkeypatch, kind, results
             assert live.result().epoch == graph.epoch
         return did
 
-    with watched(monkeypatch):
+    with watched():
         assert each_fails_once(make, call, most=24, rng=rng) > 4
     graph = make()
     update(graph)
