@@ -72,7 +72,8 @@ ALIASES = {
     "personalized_pagerank": "pagerank", "sample": "sample_neighbors", "neighbors_sample": "sample_neighbors",
     "node2vec": "random_walks", "node_count": "num_vertices", "vertex_count": "num_vertices", "edge_count": "num_edges",
     "version": "epoch", "bfs_tree": "bfs", "bfs_edges": "bfs", "compute": "to_numpy",
-    "sources": "k", "add": "insert", "insert_edge": "insert", "insert_edges": "insert", "upsert": "insert", "update_edges": "update",
+    "sources": "k", "add": "insert", "insert_edge": "insert", "insert_edges": "insert", "upsert": "insert",
+    "update_edges": "update",
 }  # fmt: skip
 
 #: remedies for names that have no single counterpart

@@ -29,7 +29,7 @@ from patience import patience
 
 from mgraph import CapacityError, DynamicGraph, growing
 from mgraph.budget import Budget
-from mgraph.device import allocator, device, transfers
+from mgraph.device import allocator, device, hardware, transfers
 
 __all__ = ["FailingAllocations", "Here", "OnRank", "each_fails_once", "state_of", "watched", "watched_workers"]
 
@@ -214,7 +214,7 @@ def _on_gpu(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def of_driver(nbytes: int) -> int:
         if _fails(nbytes):
-            raise runtime.CUDARuntimeError(device.OUT_OF_MEMORY)
+            raise runtime.CUDARuntimeError(hardware.OUT_OF_MEMORY)
         address = int(malloc(nbytes))
         DRIVER[address] = nbytes
         return address
@@ -225,7 +225,7 @@ def _on_gpu(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def locked(nbytes: int) -> Any:
         if _fails(nbytes):
-            raise runtime.CUDARuntimeError(device.OUT_OF_MEMORY)
+            raise runtime.CUDARuntimeError(hardware.OUT_OF_MEMORY)
         return pinned(nbytes)
 
     _library()
@@ -249,7 +249,7 @@ def live(kind: str = "cpu") -> int:
     import cupy
 
     runtime = cupy.cuda.runtime
-    for_copies = int(runtime.memPoolGetAttribute(runtime.deviceGetMemPool(0), device.USED))
+    for_copies = int(runtime.memPoolGetAttribute(runtime.deviceGetMemPool(0), hardware.USED))
     return int(cupy.get_default_memory_pool().used_bytes()) + growing.mapped_bytes() + sum(DRIVER.values()) + for_copies
 
 
