@@ -68,8 +68,11 @@ def _each_level(G: Graph, method: str, weight: Any, resolution: float, seed: Any
         partition = _partition(G, method, weight, resolution, most, drawn)
         if partition == before:
             return
+        edits = G._contents.edits  # of a live graph
         before = [set(group) for group in partition]
         yield partition
+        if G._contents.edits != edits:
+            raise RuntimeError("the graph was changed during the iteration over its partitions")
 
 
 @offered(_why_not)

@@ -34,7 +34,7 @@ def _sets(G: Graph, algorithm: str) -> Iterator[set[Any]]:
         labels = graph.run(algorithm).to_numpy()
 
     # Sort stably by label, and split where the label changes.
-    nodes, order = G._contents.nodes, np.argsort(labels, kind="stable")
+    nodes, order = [*G._contents.nodes], np.argsort(labels, kind="stable")  # a live graph may change meanwhile
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
     return ({nodes[i] for i in ids.tolist()} for ids in parts)
 

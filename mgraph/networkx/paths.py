@@ -467,9 +467,21 @@ def _from_each(
     What can be refused is refused before the first result, since NetworkX cannot fall back later.
     """
     _check_all_exact(G, weight, cutoff)
-    trees, ids = read is not _SearchResult.distances, G._contents.index
-    each = ((node, read(_search(G, [ids[node]], weight, cutoff, trees=trees))) for node in list(G))
+    each = _search_each(G, weight, read, cutoff)
     return chain([*islice(each, 1)], each)
+
+
+def _search_each(
+    G: Graph, weight: Hashable, read: Callable[[_SearchResult], Any], cutoff: float | None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield as `_from_each`. As in NetworkX, edges of a live graph may change meanwhile, and its nodes must not."""
+    nodes, trees = list(G), read is not _SearchResult.distances
+    for node in nodes:
+        with refusing(G):  # gives the ids of removed nodes to others
+            i = G._contents.index.get(node)
+        if i is None or len(G) != len(nodes):
+            raise RuntimeError("nodes were added or removed during the iteration over the paths from each")
+        yield node, read(_search(G, [i], weight, cutoff, trees=trees))
 
 
 def _check_all_exact(G: Graph, weight: Hashable, cutoff: float | None) -> None:

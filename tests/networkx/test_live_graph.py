@@ -360,6 +360,45 @@ def test_the_first_call_after_a_removal_answers_for_the_right_nodes(name):
         assert found == wanted
 
 
+@pytest.mark.parametrize("name", ["all_pairs_shortest_path_length", "all_pairs_dijkstra", "shortest_path"])
+@pytest.mark.parametrize("change", ["remove", "replace", "add"])
+def test_nodes_must_not_change_during_an_iteration_over_searches(name, change):
+    """As in NetworkX, whose dictionaries change their size. Ids of removed nodes belong to others afterwards."""
+    live = nx.Graph([("a", "b"), ("b", "c"), ("c", "d")], backend="mgraph")
+    searches = iter(getattr(nx, name)(live))
+    assert next(searches)[0] == "a"
+    if change != "add":
+        live.remove_node("b" if change == "replace" else "a")
+    if change != "remove":
+        live.add_node("e")
+    with pytest.raises(RuntimeError, match="nodes were added or removed during the iteration"):
+        next(searches)
+
+
+def test_edges_may_change_during_an_iteration_over_searches():
+    live = nx.Graph([("a", "b"), ("b", "c")], backend="mgraph")
+    searches = nx.all_pairs_shortest_path_length(live)
+    next(searches)
+    live.remove_edge("b", "c")
+    assert next(searches) == ("b", {"b": 0, "a": 1})
+
+
+def test_components_are_those_of_the_call():
+    live = nx.Graph([("a", "b"), ("c", "d")], backend="mgraph")
+    components = nx.connected_components(live)
+    live.remove_node("d")
+    assert list(components) == [{"a", "b"}, {"c", "d"}]
+
+
+def test_partitions_are_of_one_graph():
+    live = nx.Graph(nx.ring_of_cliques(30, 4).edges, backend="mgraph")
+    partitions = nx.community.louvain_partitions(live, seed=1)
+    next(partitions)
+    live.remove_node(0)
+    with pytest.raises(RuntimeError, match="changed during the iteration over its partitions"):
+        next(partitions)
+
+
 @pytest.mark.parametrize(("own", "plain"), PAIRS)
 def test_attributes_are_set_and_read_by_functions_of_networkx(own, plain):
     live, model = own(), plain()
