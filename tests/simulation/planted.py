@@ -105,7 +105,20 @@ def a_part_of_a_change_suffices(patch: Patch) -> None:
 
 
 def what_was_read_is_not_made_durable(patch: Patch) -> None:
-    patch.setattr(Store, "sync", lambda store, path: None)
+    patch.setattr(Store, "sync", lambda store, log: None)
+
+
+def what_was_read_is_not_written_again(patch: Patch) -> None:
+    sync = Store.sync
+    patch.setattr(Store, "sync", lambda store, log: sync(store, replace(log, unsynced=(0, 0))))
+
+
+def a_failed_sync_is_tried_again(patch: Patch) -> None:
+    patch.setattr(Segments, "_sync_file", lambda segments: segments._file.sync())
+
+
+def a_sync_goes_on_beside_one_that_fails(patch: Patch) -> None:
+    _unlocked(patch, Segments, "_syncing")
 
 
 def names_are_not_synced(patch: Patch) -> None:
@@ -342,7 +355,8 @@ RULES = [
     votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
     refusals_are_not_synced, of_changes_that_cannot_be_refused_the_first_says_so,
     a_graph_goes_on_after_a_change_that_could_not_be_refused, refusals_are_not_read, a_part_of_a_change_suffices,
-    what_was_read_is_not_made_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
+    what_was_read_is_not_made_durable, what_was_read_is_not_written_again, a_failed_sync_is_tried_again,
+    a_sync_goes_on_beside_one_that_fails, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
     a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
     attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
     a_client_believes_what_it_knew, a_lost_holder_leaves_its_state, the_largest_durable_epoch_counts,
