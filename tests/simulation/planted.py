@@ -117,10 +117,6 @@ def a_failed_sync_is_tried_again(patch: Patch) -> None:
     patch.setattr(Segments, "_sync_file", lambda segments: segments._file.sync())
 
 
-def a_sync_goes_on_beside_one_that_fails(patch: Patch) -> None:
-    _unlocked(patch, Segments, "_syncing")
-
-
 def names_are_not_synced(patch: Patch) -> None:
     patch.setattr(Disk, "sync_folder", lambda files, path: None)
 
@@ -245,6 +241,10 @@ def a_log_is_appended_to_without_a_lock(patch: Patch) -> None:
     _unlocked(patch, Segments, "_appending")
 
 
+def a_sync_goes_on_beside_one_that_fails(patch: Patch) -> None:
+    _unlocked(patch, Segments, "_syncing")
+
+
 def two_threads_recover_a_graph(patch: Patch) -> None:
     _unlocked(patch, Recovering, "_lock")
 
@@ -356,10 +356,10 @@ RULES = [
     refusals_are_not_synced, of_changes_that_cannot_be_refused_the_first_says_so,
     a_graph_goes_on_after_a_change_that_could_not_be_refused, refusals_are_not_read, a_part_of_a_change_suffices,
     what_was_read_is_not_made_durable, what_was_read_is_not_written_again, a_failed_sync_is_tried_again,
-    a_sync_goes_on_beside_one_that_fails, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
-    a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
-    attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
-    a_client_believes_what_it_knew, a_lost_holder_leaves_its_state, the_largest_durable_epoch_counts,
+    names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices, a_rank_in_doubt_discards,
+    a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number,
+    epochs_are_not_checked, changes_in_the_store_are_made_again, a_client_believes_what_it_knew,
+    a_lost_holder_leaves_its_state, the_largest_durable_epoch_counts,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
@@ -372,6 +372,7 @@ WAITS = [
 ]  # fmt: skip
 #: those that no seed finds, and the test that does: docs/contributing/failure-model.md says why
 NOT_FOUND = {
+    a_sync_goes_on_beside_one_that_fails: "tests/log/test_segments.py",
     places_in_a_log_are_claimed_without_a_lock: "tests/log/test_segments.py",
     a_log_is_appended_to_without_a_lock: "tests/log/test_segments.py",
     attempts_of_a_holder_follow_those_of_a_lost_one: "tests/worker/sessions/test_published.py",
