@@ -256,8 +256,6 @@ FOUND = {
     "answers_before_the_sync_of_changes_in_flight": ("small", 81),
     "refusals_are_not_logged": ("large", 0),
     "refusals_are_not_synced": ("large", 178),
-    "of_changes_that_cannot_be_refused_the_first_says_so": ("large", 1442),
-    "a_graph_goes_on_after_a_change_that_could_not_be_refused": ("small", 30885),
     "refusals_are_not_read": ("large", 0),
     "a_part_of_a_change_suffices": ("large", 50),
     "what_was_read_is_not_made_durable": ("large", 48),
