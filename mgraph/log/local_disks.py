@@ -390,8 +390,8 @@ class LocalStore(Store):
     def sync_own(self, stored: StoredGraph | None) -> None:
         """Make the scanned logs of this rank durable."""
         for key, scan in self._scans.items():
-            if stored is not None and self._holders[key] == self.rank and scan.last in stored.unsynced:
-                self.sync(scan.last)
+            if stored is not None and self._holders[key] == self.rank and any(scan is log for log in stored.unsynced):
+                self.sync(scan)
 
     def begin_part(self, stored: StoredGraph | None, size: int, sync: str, views: Sequence[Value]) -> Term:
         """Describe this rank's part of a new term, after `sync_own` on every rank.

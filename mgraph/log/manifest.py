@@ -12,6 +12,7 @@ from typing import Any
 
 from mgraph.errors import StoreError
 from mgraph.log.records import REMOVALS, WITHIN, Entry
+from mgraph.log.scan import Scan
 
 __all__ = ["BY_KEY", "FORMAT", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
 
@@ -137,8 +138,8 @@ class StoredGraph:
         For each change after the snapshot the records of the ranks that wrote it.
     term : int
         The number of the newest term that the store names anywhere.
-    unsynced : list of str
-        The segments that may not be on the disk yet as they were read.
+    unsynced : list of Scan
+        The logs whose last segments may not be on the disk yet as they were read.
     notes : list of str
         What a repair gives up.
     offsets : dict of str to int
@@ -155,7 +156,7 @@ class StoredGraph:
     snapshot: dict[str, Any] | None = None
     shares: list[tuple[Entry, ...]] = field(default_factory=list)
     term: int = 0
-    unsynced: list[str] = field(default_factory=list)
+    unsynced: list[Scan] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     left: int = 0

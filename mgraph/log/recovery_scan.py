@@ -169,7 +169,7 @@ def _add_term(
     if problem is not None:
         stored.notes.append(f"{problem}: epochs after {kept.epoch} are given up, {kept.given_up} records or more")
     if end is None:
-        stored.unsynced.extend(scan.last for scan in scans if scan.last is not None)
+        stored.unsynced.extend(scan for scan in scans if scan.last is not None)
     return end is None or bound is None or (kept.epoch >= bound and problem is None)
 
 

@@ -41,6 +41,8 @@ class Scan:
     segments : int
     first : int or None
         The place at which the first segment begins.
+    unsynced : (int, int)
+        The offsets in the last segment between which records may not be on the disk.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Scan:
     nbytes: int = 0
     segments: int = 0
     first: int | None = None
+    unsynced: tuple[int, int] = (0, 0)
 
 
 def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = False, mark: int = 0) -> Scan:
@@ -74,14 +77,14 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
         return result
 
     # Read the headers, one segment after another, and the largest place that they call synced.
-    place, synced = begin, max(begin, mark)
+    place, synced, base = begin, max(begin, mark), begin
     for number, start in enumerate(starts):
         synced = max(synced, start)
         if start < place:  # a full disk: the segment before it went on
             continue
         if place != start:
             break
-        path = f"{folder}/{start:016x}.log"
+        path, base = f"{folder}/{start:016x}.log", start
         with files.contents(path) as contents:
             size = contents.size
             result.last, result.segments, result.nbytes = path, number + 1, result.nbytes + size
@@ -102,6 +105,7 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
     if torn is not None:
         place = result.entries[torn].place
         del result.entries[torn:]
+    result.unsynced = max(0, min(synced, place) - base), max(0, place - base)
     if starts and place < synced:
         start = max(start for start in starts if start <= place)
         path = f"{folder}/{start:016x}.log"

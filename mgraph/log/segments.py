@@ -79,7 +79,7 @@ class Segments:
     def __init__(self, files: Files, folder: str, log: int, segment: int = SEGMENT) -> None:
         self._files, self.folder, self._log, self._limit = files, folder, log, segment
         self.end = self.synced = self.last = 0
-        self._lock, self._appending = threading.Lock(), threading.Lock()
+        self._lock, self._appending, self._syncing = threading.Lock(), threading.Lock(), threading.Lock()
         self._start, self._allocated, self._unsyncable = 0, 0, False
         # ascending, the places of records that are claimed and not written, and of those that no tail has either
         self._unwritten, self._unstaged = OrderedDict[int, None](), OrderedDict[int, None]()
@@ -269,14 +269,18 @@ class Segments:
         self.append(draft("mark", {"synced": upto}, 0, 0))
 
     def _sync_file(self) -> None:
-        """Sync the segment. After a failure every later sync fails: it would return without what the disk has lost."""
-        if self._unsyncable:
-            raise OSError(errno.EIO, "an earlier sync has failed")
-        try:
-            self._file.sync()
-        except BaseException:
-            self._unsyncable = True
-            raise
+        """Sync the segment. After a failure every later sync fails: it would return without what the disk has lost.
+
+        So would another thread's at the same time, to which the system tells nothing.
+        """
+        with self._syncing:
+            if self._unsyncable:
+                raise OSError(errno.EIO, "an earlier sync has failed")
+            try:
+                self._file.sync()
+            except BaseException:
+                self._unsyncable = True
+                raise
 
     def append(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""

@@ -35,7 +35,7 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import Files, failed
+from mgraph.log.files import Files, failed, pieces
 from mgraph.log.manifest import FORMAT, Head, StoredGraph, Term, described, head_name, term_of
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
@@ -338,8 +338,8 @@ class Store:
             The store cannot be written, or the folder of the new term holds a record.
         """
         # Make durable what was read, and set aside what a repair gives up.
-        for path in stored.unsynced if stored else []:
-            self.sync(path)
+        for log in stored.unsynced if stored else []:
+            self.sync(log)
         if stored:
             for name in stored.damaged:
                 self.archive.set_aside(name)
@@ -376,11 +376,18 @@ class Store:
         """Write the head of a rank's log, durably."""
         self.describe(head_name(head.rank), head.content)
 
-    def sync(self, path: str) -> None:
-        """Make the content of a file durable."""
+    def sync(self, log: Scan) -> None:
+        """Make the records of a scanned log durable, which has a last segment."""
+        path, (at, end) = log.last or "", log.unsynced
         try:
             file = self.files.open(path)
             try:
+                # Write again what was read: after a sync that has failed, the system may have it in memory only, and
+                # would not write it.
+                with self.files.contents(path) as contents:
+                    for data in pieces(contents, at, end):
+                        file.write(at, [data])
+                        at += len(data)
                 file.sync()
             finally:
                 file.close()

@@ -78,7 +78,7 @@ def a_share_suffices(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_read_is_not_made_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(store.Store, "sync", lambda store, path: None)
+    patch.setattr(store.Store, "sync", lambda store, log: None)
 
 
 def the_most_is_durable(patch: pytest.MonkeyPatch) -> None:

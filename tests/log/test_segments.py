@@ -115,3 +115,51 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
             assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1, 2]
             log.keep()
     log.close()
+
+
+def test_a_sync_beside_one_that_fails_does_not_count(tmp_path, monkeypatch):
+    """The system tells one of them that pages are lost, and the other one nothing."""
+    segments = Segments(DISK, str(tmp_path), LOG)
+    put(segments, 1)
+    begun, fails = threading.Event(), threading.Event()
+    errors: list[str | None] = []
+
+    def sync(file: File) -> None:
+        if not begun.is_set():
+            begun.set()
+            fails.wait()
+            raise OSError(errno.EIO, "Input/output error")
+
+    def syncing() -> None:
+        try:
+            segments.sync()
+        except OSError as error:
+            errors.append(error.strerror)
+
+    monkeypatch.setattr(File, "sync", sync)
+    threads = [threading.Thread(target=syncing) for _ in range(2)]
+    threads[0].start()
+    begun.wait()
+    threads[1].start()
+    threads[1].join(0.2)
+    fails.set()
+    for thread in threads:
+        thread.join()
+    assert errors == ["Input/output error", "an earlier sync has failed"]
+    assert segments.synced == 0
+
+
+def test_a_scan_says_what_may_not_be_on_the_disk(tmp_path):
+    segments = Segments(DISK, str(tmp_path), LOG)
+    put(segments, 1)
+    end = segments.end
+    assert scan(DISK, str(tmp_path), LOG).unsynced == (0, end)
+    segments.sync()
+    assert segments.end > end  # by a mark
+    assert scan(DISK, str(tmp_path), LOG).unsynced == (end, segments.end)
+    segments.rotate()
+    assert scan(DISK, str(tmp_path), LOG).unsynced == (0, 0)
+    begin = segments.end
+    put(segments, 2)
+    assert scan(DISK, str(tmp_path), LOG).unsynced == (0, segments.end - begin)
+    segments.close()

@@ -105,7 +105,16 @@ def a_part_of_a_change_suffices(patch: Patch) -> None:
 
 
 def what_was_read_is_not_made_durable(patch: Patch) -> None:
-    patch.setattr(Store, "sync", lambda store, path: None)
+    patch.setattr(Store, "sync", lambda store, log: None)
+
+
+def what_was_read_is_not_written_again(patch: Patch) -> None:
+    sync = Store.sync
+    patch.setattr(Store, "sync", lambda store, log: sync(store, replace(log, unsynced=(0, 0))))
+
+
+def a_failed_sync_is_tried_again(patch: Patch) -> None:
+    patch.setattr(Segments, "_sync_file", lambda segments: segments._file.sync())
 
 
 def names_are_not_synced(patch: Patch) -> None:
@@ -232,6 +241,10 @@ def a_log_is_appended_to_without_a_lock(patch: Patch) -> None:
     _unlocked(patch, Segments, "_appending")
 
 
+def a_sync_goes_on_beside_one_that_fails(patch: Patch) -> None:
+    _unlocked(patch, Segments, "_syncing")
+
+
 def two_threads_recover_a_graph(patch: Patch) -> None:
     _unlocked(patch, Recovering, "_lock")
 
@@ -340,12 +353,12 @@ def waits_go_on_when_a_shard_is_stopped(patch: Patch) -> None:
 
 RULES = [
     votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
-    refusals_are_not_synced, of_changes_that_cannot_be_refused_the_first_says_so,
-    a_graph_goes_on_after_a_change_that_could_not_be_refused, refusals_are_not_read, a_part_of_a_change_suffices,
-    what_was_read_is_not_made_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
-    a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
-    attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
-    a_client_believes_what_it_knew, a_lost_holder_leaves_its_state, the_largest_durable_epoch_counts,
+    refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
+    what_was_read_is_not_written_again, a_failed_sync_is_tried_again, names_are_not_synced,
+    heads_name_what_is_not_synced, one_vote_suffices, a_rank_in_doubt_discards, a_rank_in_doubt_commits,
+    doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number, epochs_are_not_checked,
+    changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
+    the_largest_durable_epoch_counts,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
@@ -358,6 +371,7 @@ WAITS = [
 ]  # fmt: skip
 #: those that no seed finds, and the test that does: docs/contributing/failure-model.md says why
 NOT_FOUND = {
+    a_sync_goes_on_beside_one_that_fails: "tests/log/test_segments.py",
     places_in_a_log_are_claimed_without_a_lock: "tests/log/test_segments.py",
     a_log_is_appended_to_without_a_lock: "tests/log/test_segments.py",
     attempts_of_a_holder_follow_those_of_a_lost_one: "tests/worker/sessions/test_published.py",
@@ -365,4 +379,6 @@ NOT_FOUND = {
     threads_share_the_graphs_lock: "tests/client/calls/test_graph_lock.py",
     a_late_rank_begins_the_newest_term: "tests/worker/stores/test_storage.py",
     a_client_returns_the_graphs_lock_while_it_sends: "tests/client/calls/test_graph_lock.py",
+    of_changes_that_cannot_be_refused_the_first_says_so: "tests/log/test_group_commit.py",
+    a_graph_goes_on_after_a_change_that_could_not_be_refused: "tests/client/calls/test_exchange_lifecycle.py",
 }

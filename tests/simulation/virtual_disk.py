@@ -21,7 +21,8 @@ class Faults:
     Attributes
     ----------
     eio, full : float
-        A write or a sync fails; a write, an allocation or a new file finds no room.
+        An operation fails; a write, an allocation, a new file or a new folder finds no room. A write that fails leaves
+        a part, and a sync that fails may lose what was written.
     lost, lying : float
         A write goes to another place; a sync returns, and has done nothing. Only these two are damage that a program
         cannot see.
@@ -63,15 +64,23 @@ class _File(MemoryFile):
         _moved(self._write, 0, at, parts)
 
     def _write(self, descriptor: int, views: list[memoryview], at: int) -> int:
-        self._files.tick("write", self.path)
         data, rng, faults = b"".join(views), self._files.rng, self._files.faults
+        try:
+            self._files.tick("write", self.path)
+        except OSError:
+            self._inode.write(at, data[: rng.randrange(len(data) + 1)])
+            raise
         if len(data) > 1 and rng.random() < 0.1:
             data = data[: rng.randrange(1, len(data))]
         self._inode.write(at + 512 if rng.random() < faults.lost else at, data)
         return len(data)
 
     def sync(self) -> None:
-        self._files.tick("sync", self.path)
+        try:
+            self._files.tick("sync", self.path)
+        except OSError:
+            self._inode.lose(self._files.rng)
+            raise
         if self._files.rng.random() >= self._files.faults.lying:
             self._inode.sync()
 
@@ -105,9 +114,12 @@ class Disk(CrashingFiles):
             world.sleep(rng.random() * (0.001 if rng.random() < 1 - faults.slow else 0.2))
         else:
             world.give_way()
-        if what in ("write", "sync", "sync folder") and rng.random() < faults.eio:
+        eio, full = what in ("write", "sync", "sync folder"), what in ("allocate", "create", "mkdir")
+        eio |= faults.eio > 0 and what in ("rename", "truncate", "allocate", "create", "mkdir")
+        full |= faults.full > 0 and what == "write"
+        if eio and rng.random() < faults.eio:
             raise OSError(errno.EIO, "Input/output error", path)
-        if what in ("allocate", "create", "mkdir") and rng.random() < faults.full:
+        if full and rng.random() < faults.full:
             raise OSError(errno.ENOSPC, "No space left on device", path)
 
     def open(self, path: str) -> Any:

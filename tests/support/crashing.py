@@ -32,14 +32,28 @@ class Inode:
         self.pending.append((size, None))
 
     def sync(self) -> None:
-        self.disk, self.pending = bytes(self.data), []
+        self.disk, self.pending = self._written(), []
+
+    def _written(self) -> bytes:
+        """What the disk has after all that is pending."""
+        data = bytearray(self.disk)
+        for at, piece in self.pending:
+            if piece is None:
+                _resize(data, at)
+            else:
+                _put(data, at, piece)
+        return bytes(data)
+
+    def lose(self, rng: random.Random) -> None:
+        """Forget writes that could not be synced: as on Linux, programs read them, and no later sync writes them."""
+        self.pending = [(at, piece) for at, piece in self.pending if piece is None or rng.random() < 0.5]
 
     def crashed(self, rng: random.Random) -> bytes:
         """What a disk may have of it."""
         if not self.pending or rng.random() < 0.2:
             return self.disk
         if rng.random() < 0.1:
-            return bytes(self.data)
+            return self._written()
         data = bytearray(self.disk)
         order = self.pending if rng.random() < 0.5 else rng.sample(self.pending, len(self.pending))
         upto = rng.randint(0, len(order)) if rng.random() < 0.5 else len(order)
