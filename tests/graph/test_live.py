@@ -133,7 +133,7 @@ def by_blocks(request, monkeypatch):
     By jumps, pointers find all that is cut off.
     """
     monkeypatch.setattr(cost, "FEW", 10**9)  # nothing is given up, or left out
-    monkeypatch.setattr(cost, "SLOWER", 1e9)
+    monkeypatch.setattr(cost, "SHORT", 1e9)
     monkeypatch.setattr(components, "PATCH", 0)
     monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
