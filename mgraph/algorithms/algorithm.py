@@ -346,6 +346,12 @@ class Maintained(Protocol):
     but not one with a `Memory`, which follows them itself.
     """
 
+    def prepare(self) -> None:
+        """Load and compute what only updates need. Called once, after the first computation of the result.
+
+        Later computations leave it to the updates: batches may be so large that there are none.
+        """
+
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply `changes`, the difference between the shard's edges now and at the last call.
 
@@ -367,11 +373,6 @@ class Maintained(Protocol):
     @property
     def iterates(self) -> bool:
         """True if `apply_changes` can iterate from the last values over all edges, in place of a full computation."""
-        ...
-
-    @property
-    def preparation(self) -> float:
-        """The seconds of this rank in its creation, or its last iterations, for arrays that only updates need."""
         ...
 
     @property

@@ -133,7 +133,7 @@ def by_blocks(request, monkeypatch):
     By jumps, pointers find all that is cut off.
     """
     monkeypatch.setattr(cost, "FEW", 10**9)  # nothing is given up, or left out
-    monkeypatch.setattr(cost, "SLOWER", 1e9)
+    monkeypatch.setattr(cost, "SHORT", 1e9)
     monkeypatch.setattr(components, "PATCH", 0)
     monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
@@ -197,7 +197,7 @@ def test_long_ways_with_ties(by_blocks):
             graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, 1, -1], k).astype(np.int8)))
             for live in lives:
                 assert_same(live, graph, given[live.name])
-                assert live.report.how != "again" or live.name == "connected_components"
+                assert live.report.how != "again" or live.name in ("connected_components", "pagerank")
 
 
 @pytest.mark.parametrize("kind", ["undirected, weighted", "with in-edges"])

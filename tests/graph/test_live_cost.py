@@ -20,7 +20,7 @@ from mgraph.worker.shard import change_log, cost
 
 
 def test_few_edges_are_visited_for_few_changes(monkeypatch):
-    monkeypatch.setattr(cost, "SLOWER", 1e9)  # however long that takes
+    monkeypatch.setattr(cost, "SHORT", 1e9)  # however long that takes
     rng, n, m = fresh_rng(), 100_000, 500_000
     src, dst = rng.integers(0, n, (2, m), dtype=IDS)
     with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
@@ -100,9 +100,8 @@ def test_components_that_are_joined_or_cut_are_updated():
 def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
     """Once, then twice and so on; not for batches of less than half the size."""
     monkeypatch.setattr(cost, "FEW", 0)
-    monkeypatch.setattr(cost, "SLOWER", -1e9)  # always
+    monkeypatch.setattr(cost, "SHORT", -1e9)  # always
     monkeypatch.setattr(cost.CostModel, "_slow", lambda *args: True)
-    monkeypatch.setattr(cost, "LONG", 1e9)  # and never very slow
     pairs = np.arange(0, 40, 2)
     with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
         live = graph.maintain("bfs", source=0)
@@ -280,11 +279,31 @@ def test_ranks_are_not_pushed_if_iterations_from_the_last_ones_take_less(monkeyp
 def test_a_read_that_has_iterated_for_long_does_not_prepare_to_push(monkeypatch):
     monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most: True)
     monkeypatch.setattr(maintain, "LONGER", 1)
-    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [0, 0]
+    assert ranks_after([500] * 2, 50_000, monkeypatch)[0] == [0, 0]
     monkeypatch.undo()
     monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most: True)
     monkeypatch.setattr(maintain, "LONGER", 10)
-    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [1, 1]
+    assert ranks_after([500] * 2, 50_000, monkeypatch)[0] == [1, 1]
+
+
+def test_ranks_begin_anew_where_the_last_ones_took_more_iterations(monkeypatch):
+    """In place, and without a push; much smaller batches go on from the last ranks. Later it is tried again."""
+    rng, n, prepared = fresh_rng(), 3000, []
+    monkeypatch.setattr(maintain, "FADE", 0.5)
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 0)
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, n, (2, 8 * n)))
+        live = graph.maintain("pagerank")
+        live.result()
+        monkeypatch.setattr(maintain, "ForwardPush", lambda *args: prepared.append(1))
+        (ranks,) = (state.result for state in graph._directory.coordinator._session.calls.shard.maintained.values())
+        ranks.again, ranks.many = 2 * ranks.fresh, 200
+        how = []
+        for size in (200, 200, 20, 200):
+            graph.insert(*rng.integers(0, n, (2, size)))
+            np.testing.assert_allclose(live.result().to_numpy(), graph.pagerank().to_numpy(), atol=1e-5)
+            how.append(live.report.how)
+        assert how == ["again", "again", "incremental", "incremental"] and not prepared
 
 
 def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):

@@ -93,19 +93,22 @@ def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: V
     A first short computation is repeated: it took most of its time to load kernels.
     """
     assert algorithm.maintain is not None
-    first = not state.cost.seconds and state.memory is None
+    memory, first = [] if state.memory is None else [state.memory], not state.cost.seconds
+    repeats = first and not memory
     while True:
         state.result, watch = None, _stopwatch(shard)  # the old result is freed first
-        result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
-        seconds = _longest(shard, watch, result.preparation)
-        if not first or seconds > SHORT:
+        result = algorithm.maintain(shard, *memory, **args)
+        seconds = _longest(shard, watch)
+        if not repeats or seconds > SHORT:
             break
-        first = False
+        repeats = False
         del result
     arcs = int(shard.exchange.allreduce(np.array([shard.out_edges.num_edges], np.int64))[0])
     if result.iterates and not state.cost.seconds:
         state.cost.rate = seconds / max(arcs, 1)  # it iterates over all edges, some dozen times
     state.cost.computed(seconds, arcs)
+    if first:
+        result.prepare()
     state.result = result
 
 
@@ -302,10 +305,10 @@ def _stopwatch(shard: Shard) -> Stopwatch:
     return Stopwatch(shard.device, shard.size == 1)
 
 
-def _longest(shard: Shard, watch: Stopwatch, preparation: float = 0.0) -> float:
-    """Return the seconds of the slowest rank, without those of a `preparation`."""
+def _longest(shard: Shard, watch: Stopwatch) -> float:
+    """Return the seconds of the slowest rank."""
     shard.device.synchronize()
-    seconds = watch.seconds() - preparation
+    seconds = watch.seconds()
     return seconds if shard.size == 1 else float(shard.exchange.allreduce(np.array([seconds]), "max")[0])
 
 

@@ -20,13 +20,12 @@ __all__ = ["CostModel"]
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
 FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer visited edges tell nothing
 VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
-SLOWER = 2e-5  #: seconds that an update may take longer than a full computation
-TRIED, SHORT = 1 / 100, 1e-4  #: of a full computation, and seconds: updates that give up sooner are not suspended
-MUCH, LONG = 1.0, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
-RECENT = 4  #: reads in whose mean a single one counts
+SHORT = 2e-5  #: seconds that are no reason to suspend updates
+TRIED = 1 / 100  #: of a full computation: updates that give up sooner are not suspended either
+RECENT = 4  #: reads in whose mean a single one counts, as so many full computations at most
 CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
-LONGEST = 16  #: maximum number of updates to suspend in a row, and their number after a very slow one
-CLOSE, OLD = 1 / 2, 16  #: after so many updates that take such a part of a full computation, one is measured again
+LONGEST = 16  #: maximum number of updates to suspend in a row
+CLOSE = 1 / 2  #: after `LONGEST` updates that take such a part of a full computation, one is measured again
 FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the least that was measured
 
 
@@ -95,9 +94,9 @@ class CostModel:
         expected = self.fresh(arcs)
         slow, longer = self._slow(seconds, arcs), seconds - expected
         self.close += seconds > CLOSE * expected
-        if slow and longer > SLOWER:
-            self._suspend(changed, longer, arcs)
-        elif self.close < OLD:
+        if slow and longer > SHORT:
+            self._suspend(changed)
+        elif self.close < LONGEST:
             self.times = max(0, self.times - 1)
         else:
             self.times, self.slow, self.pause, self.close = 1, changed, 1, 0
@@ -114,7 +113,7 @@ class CostModel:
         cheaper = self._rate(arcs) <= CHEAPER * before and visited and seconds < self.fresh(arcs) / 2
         self._slow(seconds + self.fresh(arcs), arcs)
         if seconds > TRIED * self.fresh(arcs) + SHORT and not cheaper:
-            self._suspend(changed, seconds, arcs)
+            self._suspend(changed)
 
     def _rate(self, arcs: int) -> float:
         return max(self.rate or self.fresh(arcs) / (FIRST_SHARE * max(arcs, 1)), 1e-15)
@@ -135,15 +134,12 @@ class CostModel:
         self.rate = max(min(self.least, self.rate), self.rate * (1 - FADE))
 
     def _slow(self, seconds: float, arcs: int) -> bool:
-        """Take a read into the mean. Returns True if it, or recent ones in the mean, were too slow."""
+        """Take a read into the mean. Returns True if recent ones were too slow in the mean."""
         share = seconds / max(self.fresh(arcs), 1e-15)
-        self.mean += (min(share, 2) - self.mean) / RECENT
-        return self.mean > 1 or self._very(seconds - self.fresh(arcs), arcs)
+        self.mean += (min(share, RECENT) - self.mean) / RECENT
+        return self.mean > 1
 
-    def _very(self, longer: float, arcs: int) -> bool:
-        return longer > max(MUCH * self.fresh(arcs), LONG)
-
-    def _suspend(self, changed: int, longer: float, arcs: int) -> None:
-        """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""
+    def _suspend(self, changed: int) -> None:
+        """Suspend updates of this size."""
         self.times, self.slow = 1 if 2 * changed < self.slow else self.times + 1, changed
-        self.pause = LONGEST if self._very(longer, arcs) else min(2 ** (self.times - 1), LONGEST)
+        self.pause = min(2 ** (self.times - 1), LONGEST)

@@ -33,7 +33,6 @@ class Following:
 
         def begin(shard: FakeShard) -> Any:
             self.ranks[shard.rank] = maintain.Ranks(shard, **arguments)
-            self.ranks[shard.rank].forward_push = None
             return self.ranks[shard.rank].columns()
 
         run_program(self.shards, begin, PAGERANK)

@@ -20,6 +20,7 @@ __all__ = ["Ranks"]
 CLOSER = 8  #: forward push begins from ranks whose error is this many times below the tolerance
 FIRST_PUSH = 3  #: iterations that take as long as the first residuals of forward push
 DEARER = 4  #: edges that iterations visit in the time of one edge of forward push: 4.2 to 4.5 on an H200, 4 on a CPU
+FADE = 1 / 32  #: by which `again` falls with each full computation instead
 LONGER = 1.5  #: iterations of a read with those that prepare forward push, in terms of those of a full computation
 
 
@@ -39,11 +40,11 @@ class Ranks:
         The arcs of all ranks.
     found : dict
         The last result of the iteration, without a `forward_push`.
-    preparation : float
-        The seconds that it took to prepare `forward_push`, of the last iteration.
     fresh, again : float
         The iterations of a full computation, infinite for one with a given start; and those of the last one from
-        earlier ranks, before the first a guess.
+        earlier ranks, before the first a guess. While `again` forbids the next such iteration, it falls.
+    many : int
+        The changed arcs before that last one.
     needs, slow : int
         The edges that forward push visits at least, as it gave up last, 0 before; and the changed arcs then.
     """
@@ -54,52 +55,50 @@ class Ranks:
         start = start if nstart is None else nstart
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
         self.carry = Carry(shard)
-        self.needs, self.slow, self.fresh, self.again, self.renumbered = 0, 0, math.inf, math.inf, False
+        self.needs, self.slow, self.fresh, self.again, self.many, self.renumbered = 0, 0, math.inf, math.inf, 0, False
         self._iterate(start)
         if start is None:
             self.fresh = self.info["iterations"]
             self.again = self.fresh / 4
 
-    def _iterate(self, start: Any, changed: int = 0, most: float = math.inf) -> None:
-        """Iterate from `start`, and prepare to push such changes if that may visit enough of `most` edges."""
-        arguments = self.arguments
-        self.forward_push, self.preparation = None, 0.0
-        self.found, self.info = run(self.shard, start=start, carry=self.carry, **arguments)
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: prepare forward push."""
+        if self._may_push:
+            self._prepare_push()
+
+    def _iterate(self, start: Any) -> None:
+        """Iterate from `start`."""
+        self.forward_push = None
+        self.found, self.info = run(self.shard, start=start, carry=self.carry, **self.arguments)
         self.arcs = self._sum(self.shard.out_edges.num_edges)
-        if most < math.inf:
-            self.again = max(self.info["iterations"], 1)
 
-        # Forward push needs equal distributions of teleports and dangling mass, and no weights.
-        teleports = arguments.get("dense") is not None or arguments.get("chosen") is not None
-        alike = ("personalization",) if teleports else ("personalization", "uniform")
+    @property
+    def _may_push(self) -> bool:
+        """True if forward push needs no weights, and equal distributions of teleports and dangling mass."""
+        arguments, alike = self.arguments, ("personalization",) if self._teleports else ("personalization", "uniform")
         loose = arguments.get("loose") is not None or arguments.get("loose_dense") is not None
-        if (
-            arguments.get("weight")
-            or arguments.get("decay")
-            or arguments.get("several")
-            or loose
-            or arguments.get("dangling", alike[0]) not in alike
-        ):
-            return
+        other = arguments.get("weight") or arguments.get("decay") or arguments.get("several") or loose
+        if other or arguments.get("dangling", alike[0]) not in alike:
+            return False
+        return bool(self.shard.n_vertices and self.info["converged"])
 
-        # Start forward push, from closer ranks: residuals must be far below their limit, or each push causes further
-        # ones. A read that has iterated for long leaves it to a later one.
-        room = LONGER * self.fresh - self.info["iterations"] - FIRST_PUSH
-        further = math.log(CLOSER) / -math.log(self.arguments["alpha"])  # iterations at most
-        fits = self.shard.n_vertices and self.info["converged"] and self._fits(changed, most)
-        if fits and further <= room:
-            watch, base = Stopwatch(self.shard.device, self.shard.size == 1), None
-            if teleports:
-                base = whole(
-                    self.shard, arguments.get("dense"), arguments.get("chosen"), arguments.get("chosen_values")
-                )
-            self.carry.clear()
-            closer, _ = run(self.shard, start=self.found["rank"], **{**arguments, "tol": arguments["tol"] / CLOSER})
-            ranks = self.shard.device.astype(closer["rank"], np.float64)
-            self.forward_push = ForwardPush(self.shard, arguments["alpha"], arguments["tol"], ranks, base)
-            self.found = {}
-            self.shard.device.synchronize()
-            self.preparation = watch.seconds()
+    @property
+    def _teleports(self) -> bool:
+        return self.arguments.get("dense") is not None or self.arguments.get("chosen") is not None
+
+    def _prepare_push(self) -> None:
+        """Start forward push, from closer ranks.
+
+        Residuals must be far below their limit, or each push causes further ones.
+        """
+        arguments, base = self.arguments, None
+        if self._teleports:
+            base = whole(self.shard, arguments.get("dense"), arguments.get("chosen"), arguments.get("chosen_values"))
+        self.carry.clear()
+        closer, _ = run(self.shard, start=self.found["rank"], **{**arguments, "tol": arguments["tol"] / CLOSER})
+        ranks = self.shard.device.astype(closer["rank"], np.float64)
+        self.forward_push = ForwardPush(self.shard, arguments["alpha"], arguments["tol"], ranks, base)
+        self.found = {}
 
     @property
     def nbytes(self) -> int:
@@ -136,14 +135,24 @@ class Ranks:
             self.shard.device.synchronize()
         pushed, tried = visited, watch.seconds()
 
-        # Else iterate from the last ranks, unless they depend on their start or new vertices lack numbers.
+        # Else iterate, unless ranks depend on their start or new vertices lack numbers.
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None
+        if self.fresh <= self.again < math.inf and 2 * len(changes) >= self.many:
+            # From the last ranks it took no less: many changed edges make small components, to which mass flows slowly.
+            self.again *= 1 - FADE
+            self.carry.clear()
+            self._iterate(None)
+            self.fresh = self.info["iterations"]
+            return ApplyResult(0, True, "anew")
         self.carry.take(changes, self.arguments.get("dangling") == "drop")
-        self._iterate(start, len(changes), most)
+        self._iterate(start)
         if not self.info["converged"]:
             return None
+        self.again, self.many = max(self.info["iterations"], 1), len(changes)
+        if self._may_push and self._fits(len(changes), most) and self._pays(len(changes), most):
+            self._prepare_push()
         visited += int(self.info["iterations"] * self.arcs)
         if fits or not most:
             return ApplyResult(visited, True, "iterated")
@@ -153,6 +162,16 @@ class Ranks:
         """Return False if a push of `changed` arcs would give up. Much smaller batches need less."""
         needs = self.needs if 2 * changed >= self.slow else self.needs * changed / self.slow
         return needs <= self._allowed(most) if needs else most > 0
+
+    def _pays(self, changed: int, most: int) -> bool:
+        """Return True if pushes of such batches may be worth their preparation.
+
+        The rows of the changed vertices must not be too many. A read that has iterated for long leaves it to a later
+        one.
+        """
+        further = math.log(CLOSER) / -math.log(self.arguments["alpha"])  # iterations at most
+        room = LONGER * self.fresh - self.info["iterations"] - FIRST_PUSH
+        return further <= room and changed * self.arcs <= self._allowed(most) * self.shard.n_vertices
 
     def _allowed(self, most: float) -> int:
         """Return how many of `most` edges a push may visit: half of them, and less time than iterations take."""

@@ -67,7 +67,7 @@ class Components:
     """
 
     takes_deletions = True
-    iterates, preparation = False, 0.0
+    iterates = False
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
@@ -114,6 +114,9 @@ class Components:
         self.trees, self.flat = int(Device.to_host(trees)[0]), True
 
     # ---- following changes -------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult:
         """Implement `Maintained.apply_changes`. Gives up after deletions that cut the forest into many patches."""

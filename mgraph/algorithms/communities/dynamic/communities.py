@@ -153,7 +153,7 @@ class Communities:
         self.device.scatter(labels, self.order, by_user)
         return labels
 
-    iterates, preparation = False, 0.0
+    iterates = False
 
     @property
     def takes_deletions(self) -> bool:
@@ -167,6 +167,9 @@ class Communities:
         return sum(int(a.nbytes) for a in arrays) + level + self.names.nbytes
 
     # ---- following changes -------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply changes to the communities; `most` is the number of arcs of the graph.

@@ -89,6 +89,9 @@ def check(
     return arguments | {"quality": quality}
 
 
+#: the program of maintained communities: after a single iteration, quality differs by chance more than they may lose
+followed = partial(run, least_iterations=2)
+
 ALGORITHM = Algorithm(
     name="leiden",
     check=check,
@@ -96,6 +99,6 @@ ALGORITHM = Algorithm(
     columns={"community": "label", "name": "value"},
     scalars=("quality", "communities", "levels"),
     warm=warm,
-    maintain=partial(Communities, program=run, descend=descend, what="leiden", scalar="quality"),
+    maintain=partial(Communities, program=followed, descend=descend, what="leiden", scalar="quality"),
     memory=Names,
 )

@@ -48,8 +48,11 @@ class Effort:
         The most iterations.
     gain : float
         The smallest gain, as a share of the quality, after which another one follows.
-    tolerance, decay : float
-        The smallest gain of a sweep of the first iteration, as a share of the quality; its factor from level to level.
+    tolerance, later : float
+        The smallest gain of a sweep on the first level, as a share of the quality: of the first iteration, and of later
+        ones.
+    decay : float
+        The factor of these from level to level.
     reach : float
         The reach of moves (`Level.improve`).
     """
@@ -57,22 +60,24 @@ class Effort:
     iterations: int
     gain: float
     tolerance: float
+    later: float
     decay: float
     reach: float
 
 
 SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small graphs, and of those of medium size
-OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
-OF_MEDIUM = Effort(2, 0.0, 0.1, 0.3, 32.0)
-OF_LARGE = Effort(1, 0.0, 0.1, 0.3, 32.0)
+OF_SMALL = Effort(10, 1e-4, 1e-3, 0.0, 0.1, math.inf)
+OF_MEDIUM = Effort(2, 0.0, 0.1, 0.0, 0.3, 32.0)
+OF_LARGE = Effort(1, 0.0, 0.1, 0.1, 0.3, 32.0)
 LAST_TOLERANCE = 1e-4  #: smallest gain of a sweep of the last moves, as a share of the quality
 PER_PART = SMALL  #: vertices of the graph for each part that may be joined to its community at once
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
 def run(
-    shard: Shard, resolution: float = 1.0, quality: str = "modularity", max_levels: int = 50, seed: int = 0
-) -> Columns:
+    shard: Shard, resolution: float = 1.0, quality: str = "modularity", max_levels: int = 50, seed: int = 0,
+    least_iterations: int = 1,
+) -> Columns:  # fmt: skip
     """Return the community of each own vertex by the Leiden method.
 
     Parameters
@@ -84,6 +89,8 @@ def run(
         Upper bound of the graphs in which vertices move in an iteration, 1 or more.
     seed : int
         Decides which vertices choose at the same time.
+    least_iterations : int
+        How many iterations large graphs have at least.
 
     Returns
     -------
@@ -106,17 +113,19 @@ def run(
     # Each iteration begins with the communities of the last.
     finest = finest_level(shard, "leiden", quality, resolution)
     effort, levels, gain, connected = _effort(finest), 0, 0.0, True
-    for iteration in range(effort.iterations if finest.objective.total else 0):
+    iterations = max(effort.iterations, least_iterations)
+    for iteration in range(iterations if finest.objective.total else 0):
         if iteration >= LEAST_ITERATIONS and gain < effort.gain * finest.value():
             break
         hierarchy, before = Hierarchy(finest), finest.value()
         first = iteration == 0
-        descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=first, few=finest.n // PER_PART)
+        tolerance = effort.tolerance if first else effort.later
+        descend(hierarchy, max_levels, seed + SEEDS * iteration, first, finest.n // PER_PART, tolerance)
         levels, connected = hierarchy.levels, hierarchy.is_whole()
-        if iteration + 1 == effort.iterations:
+        if iteration + 1 == iterations:
             # Let vertices move once more on each level.
             for number, level in enumerate(hierarchy.climb()):
-                level.improve(seed + SEEDS * effort.iterations + number, LAST_TOLERANCE, reach=effort.reach)
+                level.improve(seed + SEEDS * iterations + number, LAST_TOLERANCE, reach=effort.reach)
                 connected = False
         else:
             hierarchy.ascend()
@@ -137,18 +146,20 @@ def warm(shard: Shard) -> None:
     warm_levels(shard, FILE)
 
 
-def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False, few: int = 0) -> None:
+def descend(
+    levels: Hierarchy, max_levels: int, seed: int, alone: bool = False, few: int = 0, tolerance: float = 0.0
+) -> None:
     """Improve the communities level by level, until each is a vertex. After `max_levels` they may be disconnected.
 
     With `alone`, each vertex begins as a community of its own. Parts are not kept if there are fewer than `few` more
-    than communities, which may then be disconnected, too.
+    than communities, which may then be disconnected, too. Sweeps on the first level end at a gain of `tolerance`.
     """
     effort = _effort(levels.finest)
     for number in range(max_levels):
         level = levels.level
-        tolerance = effort.tolerance * effort.decay**number if alone else 0.0
         crowding = alone and number == 0 and level.objective.name == "cpm"
-        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else 0, reach=effort.reach)
+        least, turns = tolerance * effort.decay**number, MOST_TURNS if crowding else 0
+        level.improve(seed + number, least, first_turns=turns, reach=effort.reach)
         whole = level.fixed is None and level.inside == level.loops
         if whole or not levels.coarsen(level.refine(seed + number, level.objective), few):
             break

@@ -37,7 +37,7 @@ class Triangles:
     """
 
     takes_deletions = True
-    iterates, preparation = False, 0.0
+    iterates = False
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
@@ -55,6 +55,9 @@ class Triangles:
         return {"triangles": self.counts.copy()}, {"total": self.total, "pairs": self.pairs}
 
     # ---- following changes -------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Implement `Maintained.apply_changes`."""

@@ -33,15 +33,17 @@ class Distances:
     """
 
     takes_deletions = True
-    iterates, preparation = False, 0.0
+    iterates = False
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard, self.source, self.inward = shard, source, direction == "in"
         self.found, self.info = run(shard, source, direction, predecessors)
         self.incremental: IncrementalPaths | None = None
-        # Load the kernels of the first update now.
-        incremental_kernels(shard, HOPS)
-        library(shard, HOPS, self._edges)
+
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: load the kernels of the first update."""
+        incremental_kernels(self.shard, HOPS)
+        library(self.shard, HOPS, self._edges)
 
     @property
     def _edges(self) -> Structure:

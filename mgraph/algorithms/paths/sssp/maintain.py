@@ -15,7 +15,7 @@ class Distances:
     """Distances from the source to the own vertices, maintained under changes of the graph."""
 
     takes_deletions = True
-    iterates, preparation = False, 0.0
+    iterates = False
 
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
         self.shard, self.source, self.dtype = shard, source, dtype
@@ -30,6 +30,9 @@ class Distances:
     def nbytes(self) -> int:
         """Bytes of device memory."""
         return self.incremental.nbytes
+
+    def prepare(self) -> None:
+        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
