@@ -68,7 +68,7 @@ class Ranks:
 
     def _iterate(self, start: Any) -> None:
         """Iterate from `start`."""
-        self.forward_push = None
+        self.forward_push: ForwardPush | None = None
         self.found, self.info = run(self.shard, start=start, carry=self.carry, **self.arguments)
         self.arcs = self._sum(self.shard.out_edges.num_edges)
 
