@@ -83,7 +83,9 @@ def test_ranks_are_those_of_the_definition(kind, device):
                 got = graph.pagerank(**exact, weight=weight).to_numpy()
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-9)
                 np.testing.assert_allclose(live.result().to_numpy(), want, rtol=1e-5, atol=1e-9)
-                assert live.report.how == ("unchanged" if step == 0 else "incremental")
+                # An iteration from the last ranks that took no less is not tried again at once.
+                hows = (("unchanged",), ("incremental",))[step] if step < 2 else ("incremental", "again")
+                assert live.report.how in hows
             stream.apply([graph], 30, (1000 + 100 * step, 1100 + 100 * step))
             stream.delete([graph], 5)
         want = oracle(stream.edges, n, 2.5, directed, False)

@@ -16,10 +16,7 @@ DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, pa
 template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
 template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: keeps L2 for reused data
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
-DEVICE i64 atomic_add(i64* p, i64 v) {  // never in shared memory, where 64 bits would be compared and swapped
-    __builtin_assume(__isGlobal(p));
-    return (i64)atomicAdd((u64*)p, (u64)v);
-}
+DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
 // Adds 1; converged lanes share an atomic, like cooperative_groups::coalesced_threads(). __activemask() returns the
 // lanes that execute it together. No branch follows before __match_any_sync, so each of them calls it with the same
 // mask, and it converges them again if they have diverged meanwhile. The same holds for `same` and __shfl_sync. A lane

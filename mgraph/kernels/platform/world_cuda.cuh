@@ -233,9 +233,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         if (first) {
             if (all) {
                 meetings += !alone;
-                typename Program::State coming = state;  // in registers
-                program.next(coming, heard(world));
-                state = coming;
+                program.next(state, heard(world));
                 // A meeting of the own blocks alone does not tell which ranks want to leave.
                 bool heard_all = !alone || world.size == 1;
                 left = heard_all && heard(world).any(wants_to_leave) && state.phase ? stayed : ended;

@@ -122,8 +122,8 @@ struct SearchDown {
         ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
         return row;
     }
-    // Few rows, most of them short: 16 lanes take one each. A GPU then waits for a chain of few accesses. So a bit is set
-    // without a look at it before, and what is found is handed on at once, own rows by an atomic of the block.
+    // Few rows, most of them short: 16 lanes take one each, and hand on at once what they find. A GPU then waits for a
+    // chain of few accesses. So a bit is set without a look at it before.
     static constexpr int brief = 16;
     static DEVICE bool is_brief(Grid grid, const State& s, const Heard& heard) {
         i64 groups = grid.items(Tile<brief>{}, 0).step;
@@ -133,7 +133,7 @@ struct SearchDown {
         i64 arcs = 0;
         u32 late = 0, lowered = 0;
     };
-    static APART Counted expand_brief(Grid grid, const Search& all, const State& s, Heard heard, Finds rows_found) {
+    static APART Counted expand_brief(Grid grid, const Search& all, const State& s, Heard heard) {
         const Search& search = nearby(all);
         const World& world = search.world;
         u32* bits = search.seen(world.rank, s.buffer);
@@ -148,10 +148,12 @@ struct SearchDown {
             if (row < rows) {
                 if (world.size == 1) search.distance[row] = (i32)(level + 1);
                 else if (atomic_min((u32*)search.distance + row, level + 1) <= level + 1) return;
+                // The next level reads the row's start and slots: they are fetched while the place is taken.
                 u32 degree = search.graph.degree(row);
-                // The next level reads the row's start, and its slots.
-                if constexpr (by_slots) search.graph.fetch_from(search.graph.begins(row));
-                if (!rows_found.add(row)) store(next + take_place(world.number(Search::LISTED)), row);
+                i64 begins = 0;
+                if constexpr (by_slots) begins = search.graph.begins(row);
+                store(next + take_place(world.number(Search::LISTED)), row);
+                if constexpr (by_slots) search.graph.fetch_from(begins);
                 counted.arcs += degree;
                 return;
             }
@@ -167,9 +169,6 @@ struct SearchDown {
             ++(before == Search::unreached ? counted.late : counted.lowered);
             return id - lo;
         };
-        Block block;
-        if (block.rank() == 0) *rows_found.count() = 0;
-        block.sync();
         Tile<brief> group;
         for (i64 i : grid.scattered(group, n + received(heard, s.inbox))) {
             i64 row = -1;
@@ -196,14 +195,6 @@ struct SearchDown {
                     });
             }
         }
-        // One warp of the block takes places for all.
-        block.sync();
-        Tile<Search::lanes> tile;
-        if (tile.index()) return counted;
-        i64 found = lesser(load(rows_found.count()), rows_found.most), place = 0;
-        if (found && tile.rank() == 0) place = atomic_add(world.number(Search::LISTED), found);
-        place = tile.shfl(place, 0);
-        for (i64 i = tile.rank(); i < found; i += tile.size()) store(next + place + i, rows_found.ids[i]);
         return counted;
     }
     DEVICE void expand_tasks(Grid grid) const {

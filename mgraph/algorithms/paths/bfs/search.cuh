@@ -82,7 +82,7 @@ struct BreadthFirst {
         u32* own = memory + Tile<lanes>{}.index() * tile_words;
         Numbers mine;
         if (s.phase == expand && SearchDown<BreadthFirst>::is_brief(grid, s, heard)) {
-            auto counted = SearchDown<BreadthFirst>::expand_brief(grid, *this, s, heard, {memory});
+            auto counted = SearchDown<BreadthFirst>::expand_brief(grid, *this, s, heard);
             mine.of[ARCS] = counted.arcs, mine.of[LATE] = counted.late, mine.of[LOWERED] = counted.lowered;
             return mine;
         }
