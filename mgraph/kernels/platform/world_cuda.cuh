@@ -14,8 +14,8 @@ DEVICE const u64* near_tables(const u64*) { return shared_tables(); }
 // Each block's copy of a program's fields. A function of its own does not know that a reference is to the kernel's
 // parameters: it would load the fields from global memory, after each fence past L1.
 template <class Program> DEVICE Program& shared_program() {
-    __shared__ char memory[sizeof(Program)] __attribute__((aligned(16)));
-    return *(Program*)memory;
+    __shared__ Program program;
+    return program;
 }
 template <class Program> DEVICE const Program& nearby(const Program&) { return shared_program<Program>(); }
 
