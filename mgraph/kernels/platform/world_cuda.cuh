@@ -37,7 +37,6 @@ DEVICE void or_everywhere(u32* p, u32 v) {
 DEVICE void store_four(u32* p, const u32 (&v)[4]) { *(uint4*)p = make_uint4(v[0], v[1], v[2], v[3]); }
 DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 DEVICE void fence_in_order() { asm volatile("fence.sc.sys;" ::: "memory"); }
-DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Arrives at a barrier of all blocks: returns true to the last one, which sees what the others wrote.
 DEVICE bool arrive_last(u64* arrived) {
     u64 before;
@@ -126,7 +125,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         if (blockIdx.x) return;
         for (i64 i = threadIdx.x; i <= world.size + number_count; i += 32) store(set(step + 2) + i, (i64)0);
     }
-    // Calls f(i, a, b) for each number of the ranks once both words, at from(i), have this meeting's tag. Returns false as soon as stop(polls) is true, which all lanes call.
+    // Calls f(i, a, b) for each number of the ranks once both words, at from(i), have this meeting's tag. Returns false
+    // as soon as stop(polls) is true, which all lanes call.
     template <class From, class Stop, class F>
     DEVICE bool poll(i64 ranks, From from, Stop stop, F f) const {
         int lane = threadIdx.x & 31;
@@ -198,8 +198,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         looked = clock64();
         if (load((const u32*)world.host)) told = true;
     }
-    // Called by all threads of all blocks, after `add`. Afterwards the state is that of the next phase, and `left` tells if the launch
-    // ends.
+    // Called by all threads of all blocks, after `add`. Afterwards the state is that of the next phase, and `left` tells
+    // if the launch ends.
     DEVICE void meet(const Program& program, bool resumed) {
         const World& world = program.world;
         if (threadIdx.x >= 32) {
