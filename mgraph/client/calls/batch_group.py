@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,7 +126,8 @@ class BatchGroup:
 
 def first_group(waiting: deque[SmallBatch]) -> BatchGroup:
     """Return the first batches of a queue that can share a call; they stay in the queue."""
-    items = list(islice(waiting, MOST))  # at once: another thread may append
+    # One by one: another thread may append, which an iterator refuses.
+    items = [waiting[i] for i in range(min(len(waiting), MOST))]
     first = items[0]
     different = (i for i, item in enumerate(items) if item.sender is not first.sender or item.layout != first.layout)
     return BatchGroup(items[: next(different, MOST)])

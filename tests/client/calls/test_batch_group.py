@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mgraph.batch import COLUMNS
-from mgraph.client.calls.batch_group import layout
+from mgraph.client.calls.batch_group import SmallBatch, first_group, layout
 
 IDS, NUMBERS = np.arange(3, dtype=np.uint32), np.arange(3)
 
@@ -32,3 +34,21 @@ def test_batches_with_the_same_columns_share_one():
 def test_a_batch_with_a_column_on_a_gpu_goes_alone(name):
     assert layout_of(**{name: OnGpu()}) is None
     assert layout_of(n_vertices=4) is None
+
+
+def test_a_group_is_taken_while_another_thread_appends():
+    waiting = deque([SmallBatch(None, [], [], (), None)] * 3)
+    threshold = gc.get_threshold()
+
+    def another(*_: Any) -> None:  # called within allocations, where Python may run another thread
+        waiting.append(waiting[0])
+
+    gc.callbacks.append(another)
+    try:
+        gc.set_threshold(1)
+        sizes = [len(first_group(waiting).items) for _ in range(20)]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(another)
+    assert len(waiting) > 3
+    assert sizes == sorted(sizes)
