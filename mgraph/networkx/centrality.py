@@ -14,7 +14,7 @@ from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import by_node, offered, refusing, weighted, why_no_weight
 from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.paths import length_rows
+from mgraph.networkx.search import length_rows
 
 __all__ = [
     "betweenness_centrality",

@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.networkx.calls import offered, why_no_weight
 from mgraph.networkx.components import is_connected, is_strongly_connected
 from mgraph.networkx.graph import Graph
-from mgraph.networkx.paths import length_rows
+from mgraph.networkx.search import length_rows
 
 __all__ = ["average_shortest_path_length", "center", "diameter", "eccentricity", "periphery", "radius"]
 
