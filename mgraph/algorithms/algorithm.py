@@ -7,9 +7,10 @@ and the `Algorithm`. All are in one module, or in a folder: `method.py`, `progra
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -338,20 +339,28 @@ class Memory(Protocol):
         ...
 
 
-class Maintained(Protocol):
+class Maintained(ABC):
     """A rank's part of a maintained result, with its state; created for the current graph.
 
     Every rank makes the same calls. Between two calls of `apply_changes` only the rows of the changed arcs differ, and
     the number of vertices may have grown. After any other change of ranges or internal ids the result is created anew,
     but not one with a `Memory`, which follows them itself.
+
+    Attributes
+    ----------
+    iterates : bool
+        True if `apply_changes` can iterate from the last values over all edges, in place of a full computation.
     """
 
-    def prepare(self) -> None:
-        """Load and compute what only updates need. Called once, after the first computation of the result.
+    iterates: ClassVar[bool] = False
+
+    def prepare(self) -> None:  # noqa: B027
+        """Load and compute what only updates need, if anything. Called once, after the result is first computed.
 
         Later computations leave it to the updates: batches may be so large that there are none.
         """
 
+    @abstractmethod
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply `changes`, the difference between the shard's edges now and at the last call.
 
@@ -360,45 +369,34 @@ class Maintained(Protocol):
         cannot go on. Then the result is computed anew. `most` is 0 for a result that `iterates`, and is to do so at
         once.
         """
-        ...
 
+    @abstractmethod
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids, after an `apply_changes` with all changes. The shard has them already.
 
         Another `apply_changes` comes before `columns`. Makes no exchange. Returns False if the result cannot go on, for
         example if its source was removed; equal on every rank.
         """
-        ...
 
-    @property
-    def iterates(self) -> bool:
-        """True if `apply_changes` can iterate from the last values over all edges, in place of a full computation."""
-        ...
-
-    @property
-    def takes_deletions(self) -> bool:
-        """True if `apply_changes` supports deletions; else a deletion makes the result be computed anew."""
-        ...
-
+    @abstractmethod
     def columns(self) -> Columns:
         """Return the result in the form of the algorithm's `run`. Later calls do not change its arrays."""
-        ...
 
     @property
+    @abstractmethod
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        ...
 
 
-class Remembering(Maintained, Protocol):
+class Remembering(Maintained):
     """A maintained result with a `Memory`, which survives a new order of the vertices."""
 
+    @abstractmethod
     def adopt_order(self) -> None:
         """Adopt the internal ids of the shard, if they are new. Makes no exchange.
 
         Comes before `columns` and before the next removal of vertices; `apply_changes` does the same.
         """
-        ...
 
 
 # ---- the workers' side -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -149,7 +149,8 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         # Only a result with a memory survives a new order.
         if state.generation != shard.generation:
             state.result = None
-            cast(Remembering, result).adopt_order()
+            assert isinstance(result, Remembering)
+            result.adopt_order()
             state.result = result
         return {"how": "unchanged", "touched": 0, "edges": 0}
     state.result = None
@@ -253,8 +254,6 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     usable = result is not None and same and first is not None and first <= state.epoch
     since = shard.change_log.since(state.epoch) if usable else []
     deleted = sum(touched.deleted for _, touched in since)
-    if result is not None and not result.takes_deletions:
-        usable = usable and not deleted
     # A rank's numbers, the epochs and lengths of its batches, and few changes. After a move, several ranks may have
     # changed an arc, and a batch is not in order.
     batches = len(since) + any(at <= log.moved for at, _ in since)

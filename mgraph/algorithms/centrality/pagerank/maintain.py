@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard
 from mgraph.algorithms.centrality.pagerank.carry import Carry
 from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
@@ -24,7 +24,7 @@ FADE = 1 / 32  #: by which `again` falls with each full computation instead
 LONGER = 1.5  #: iterations of a read with those that prepare forward push, in terms of those of a full computation
 
 
-class Ranks:
+class Ranks(Maintained):
     """Ranks of the own vertices.
 
     `arguments` are those of `centrality.pagerank.program.run`.
@@ -49,7 +49,7 @@ class Ranks:
         The edges that forward push visits at least, as it gave up last, 0 before; and the changed arcs then.
     """
 
-    takes_deletions = iterates = True
+    iterates = True
 
     def __init__(self, shard: Shard, start: Any = None, nstart: Any = None, **arguments: Any) -> None:
         start = start if nstart is None else nstart

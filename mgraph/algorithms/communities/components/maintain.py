@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, kernels
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard, kernels
 from mgraph.algorithms.communities.components.program import UNLINKED, Links, connect
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.user_ids import vertex_labels
@@ -44,7 +44,7 @@ SMALL = 1 << 15  #: in a graph of fewer vertices, patches may be as many as in o
 LOW = np.uint64(2**32 - 1)
 
 
-class Components:
+class Components(Maintained):
     """Maintained components of a rank.
 
     Attributes
@@ -65,9 +65,6 @@ class Components:
     named : uint32[n_vertices] or None
         The order of the vertices' names with which `labels` or `least` was found.
     """
-
-    takes_deletions = True
-    iterates = False
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
@@ -114,9 +111,6 @@ class Components:
         self.trees, self.flat = int(Device.to_host(trees)[0]), True
 
     # ---- following changes -------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult:
         """Implement `Maintained.apply_changes`. Gives up after deletions that cut the forest into many patches."""

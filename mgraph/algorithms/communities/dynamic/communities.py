@@ -22,7 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
+from mgraph.algorithms.algorithm import (
+    ApplyResult,
+    Columns,
+    EdgeDelta,
+    Remembering,
+    Renumbering,
+    Shard,
+    incoming,
+    kernels,
+)
 from mgraph.algorithms.communities.dynamic.live_level import ALL, INSIDE, REFUSED, TOO_LARGE, LiveLevel
 from mgraph.algorithms.communities.dynamic.names import Names
 from mgraph.algorithms.communities.dynamic.region import improve_region
@@ -49,7 +58,7 @@ KEPT = (
 LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
 
 
-class Communities:
+class Communities(Remembering):
     """Maintained communities of a rank.
 
     Parameters
@@ -153,13 +162,6 @@ class Communities:
         self.device.scatter(labels, self.order, by_user)
         return labels
 
-    iterates = False
-
-    @property
-    def takes_deletions(self) -> bool:
-        """Support for deletions: always."""
-        return True
-
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
@@ -167,9 +169,6 @@ class Communities:
         return sum(int(a.nbytes) for a in arrays) + level + self.names.nbytes
 
     # ---- following changes -------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply changes to the communities; `most` is the number of arcs of the graph.

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, ApplyResult, Columns, EdgeDelta, Renumbering, Shard, kernels
+from mgraph.algorithms.algorithm import LANES, ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard, kernels
 from mgraph.algorithms.density.triangles.program import run
 from mgraph.device import Array
 from mgraph.kernels import Struct, constants
@@ -26,7 +26,7 @@ assert len(constants(FILE).enums["Totals"]) == 8
 NO_ARC = 2**64 - 1
 
 
-class Triangles:
+class Triangles(Maintained):
     """Triangles at each own vertex of a rank.
 
     Attributes
@@ -35,9 +35,6 @@ class Triangles:
     total, pairs : int
         The triangles of the graph, and the sum over all vertices of the pairs of their neighbours.
     """
-
-    takes_deletions = True
-    iterates = False
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
@@ -55,9 +52,6 @@ class Triangles:
         return {"triangles": self.counts.copy()}, {"total": self.total, "pairs": self.pairs}
 
     # ---- following changes -------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Implement `Maintained.apply_changes`."""

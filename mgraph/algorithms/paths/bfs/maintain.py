@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard, incoming
 from mgraph.algorithms.paths.bfs.program import run
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths, incremental_kernels
 from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
@@ -21,7 +21,7 @@ HOP = 32  #: a length is hops << 32
 assert HOPS.none == 2**64 - 1
 
 
-class Distances:
+class Distances(Maintained):
     """Distances of the own vertices from the source, or to it, maintained under changes of the graph.
 
     Attributes
@@ -31,9 +31,6 @@ class Distances:
     incremental : IncrementalPaths or None
         From then on.
     """
-
-    takes_deletions = True
-    iterates = False
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard, self.source, self.inward = shard, source, direction == "in"

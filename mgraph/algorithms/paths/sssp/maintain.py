@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.sssp.program import Paths
 
 __all__ = ["Distances"]
 
 
-class Distances:
+class Distances(Maintained):
     """Distances from the source to the own vertices, maintained under changes of the graph."""
-
-    takes_deletions = True
-    iterates = False
 
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
         self.shard, self.source, self.dtype = shard, source, dtype
@@ -30,9 +27,6 @@ class Distances:
     def nbytes(self) -> int:
         """Bytes of device memory."""
         return self.incremental.nbytes
-
-    def prepare(self) -> None:
-        """Implement `Maintained.prepare`: nothing."""
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
