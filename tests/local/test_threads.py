@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from mgraph import CapacityError, DynamicGraph, GraphClosed, Operations
+from mgraph import CapacityError, DynamicGraph, Operations
 from mgraph.client.batches import mixed
 from mgraph.client.batches.updates import Updates
 from mgraph.client.results.maintained import Live
