@@ -129,7 +129,10 @@ class Sessions:
 
     async def open_common(self) -> None:
         """Open the `common` memory. Tried once."""
-        self.common_due, self._common_tried = False, True
+        self.common_due = False
+        if self._common_tried:  # another thread asked for it meanwhile
+            return
+        self._common_tried = True
 
         async def ask(message: Share) -> list[Answer]:
             return await asyncio.gather(*(session.ask(message) for session in self.all))
