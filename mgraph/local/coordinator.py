@@ -98,13 +98,13 @@ class Coordinator:
 
     def _note(self) -> None:
         """Replace the status after a change of the shard's state."""
-        closed, lost, live = self._interrupts.closed, self._lost is not None, self._live
+        closed, lost, live, session = self._interrupts.closed, self._lost is not None, self._live, self._session
         usable = not (closed or lost)
         now: Any
         if live is not None and usable:
             states, now = live.states, live.shard
         else:
-            states = self.status.states if self._session is None else [self._session.calls.state]
+            states = self.status.states if session is None else [session.calls.state]
             now = states[0]
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
         status = self.graph, _ADDRESSES, True, 0, states, now.epoch, now.changes, closed, usable, lost, ()
@@ -343,12 +343,11 @@ class Coordinator:
         """Free the shard, after stopping a call of another thread. Idempotent."""
         self._interrupts.closed = True
         self._note()
-        # Wait for a call of another thread; at worst that thread frees the shard.
-        if not self._lock._is_owned():  # type: ignore[attr-defined]
-            if not self._lock.acquire(timeout=CLOSE_SECONDS):
-                return  # the call that runs frees it
-            self._lock.release()
-            self.flush()  # which refuses the batches that wait
+        # Wait for a call of another thread. A call that a signal handler interrupted frees the shard at its end.
+        if self._lock._is_owned() or not self._lock.acquire(timeout=CLOSE_SECONDS):  # type: ignore[attr-defined]
+            return
+        self._lock.release()
+        self.flush()  # which refuses the batches that wait
         self._free()
 
     # ---- lock --------------------------------------------------------------------------------------------------------
@@ -382,10 +381,17 @@ class Coordinator:
         self._note()
 
     def _free(self) -> None:
-        session, self._session = self._session, None
-        self._dropped.detach()
-        if session is not None:
-            session.close()
+        """Free the shard, unless a call runs, which frees it at its end."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._note()  # a call may have noted the status of before `close`
+            session, self._session = self._session, None
+            self._dropped.detach()
+            if session is not None:
+                session.close()
+        finally:
+            self._lock.release()
 
     # ---- the graph ---------------------------------------------------------------------------------------------------
 

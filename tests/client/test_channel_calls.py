@@ -250,6 +250,40 @@ def test_a_rank_is_lost_at_once_when_its_process_ends_the_session():
             coordinator.call("echo")
 
 
+def test_the_loss_of_a_rank_comes_just_after_its_answer(monkeypatch):
+    class Overtaken:
+        """An answer in whose place the event loop puts the loss of the rank, once it was looked at."""
+
+        def __init__(self, answer):
+            self.answer, self.looks = answer, 0
+
+        @property
+        def outcome(self):
+            self.looks += self.answer.outcome is not None
+            return self.answer.outcome if self.looks < 3 else WorkerLost("of this test")
+
+    with fake_cluster(1) as (coordinator, _):
+        coordinator.call("echo")
+        (session,) = coordinator.sessions.all
+        begin = session.begin
+        monkeypatch.setattr(session, "begin", lambda *args: Overtaken(begin(*args)))
+        assert coordinator.call("echo", {"x": 1})[0]["x"] == 1
+
+
+def test_the_channel_closes_while_a_call_is_packed(monkeypatch):
+    with fake_cluster(1) as (coordinator, _):
+        coordinator.call("echo")
+        (session,), packed = coordinator.sessions.all, coordinator._channels._packed
+
+        def closed(*args):
+            session.close_channel()
+            return packed(*args)
+
+        monkeypatch.setattr(coordinator._channels, "_packed", closed)
+        with pytest.raises(WorkerLost, match="closed its session"):
+            coordinator.call("echo")
+
+
 def test_the_client_closes_its_loop_during_a_call():
     with fake_cluster(1) as (coordinator, workers):
         coordinator.call("echo")

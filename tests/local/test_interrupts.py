@@ -6,8 +6,8 @@ import gc
 import os
 import signal
 import threading
-import time
 import weakref
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import numpy as np
@@ -45,20 +45,40 @@ def check_whole(graph: DynamicGraph, epoch: int, edges: int) -> None:
 
 
 @contextmanager
-def resting(monkeypatch, owner: type, method: str):
-    """In here a method rests for 0.3 s before it begins; the event is set when it does."""
-    begun, real = threading.Event(), getattr(owner, method)
+def before(monkeypatch, owner: type, method: str, act: Callable[[], object]):
+    """In here `act` is called before each call of a method."""
+    real = getattr(owner, method)
 
-    def rest(*args, **options):
-        begun.set()
-        time.sleep(0.3)
+    def acting(*args, **options):
+        act()
         return real(*args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, method, rest)
+        patch.setattr(owner, method, acting)
         if owner in (BatchChange, Ballot) and method != "apply_few":
             patch.setattr(ballot, "FEW", -1)  # small batches take the way of large ones
-        yield begun
+        yield
+
+
+@contextmanager
+def resting(monkeypatch, owner: type, method: str, call: Callable[[], object]):
+    """In here another thread makes a call, and rests before a method of it until the event is set, or the end."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def rest() -> None:
+        if threading.current_thread() is thread:
+            begun.set()
+            goes_on.wait(patience(30))
+
+    thread = threading.Thread(target=call)
+    with before(monkeypatch, owner, method, rest):
+        thread.start()
+        try:
+            assert begun.wait(patience(5))
+            yield goes_on
+        finally:
+            goes_on.set()
+            thread.join()
 
 
 @pytest.mark.parametrize(
@@ -69,11 +89,7 @@ def resting(monkeypatch, owner: type, method: str):
     ],
 )  # fmt: skip
 def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, method, commits):
-    with (
-        resting(monkeypatch, owner, method) as begun,
-        when(begun.is_set, ctrl_c),
-        pytest.raises(KeyboardInterrupt) as raised,
-    ):
+    with before(monkeypatch, owner, method, ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
         graph.insert(range(30), range(10, 40))
     what = "it is in the graph, epoch 2" if commits else "nothing was changed, epoch 1"
     assert raised.value.__notes__ == [f"graph {graph.id}: a batch of 30 edges was stopped; {what}"]
@@ -82,11 +98,7 @@ def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, m
 
 
 def test_ctrl_c_during_a_build_leaves_no_graph(monkeypatch):
-    with (
-        resting(monkeypatch, BatchChange, "commit") as begun,
-        when(begun.is_set, ctrl_c),
-        pytest.raises(KeyboardInterrupt) as raised,
-    ):
+    with before(monkeypatch, BatchChange, "commit", ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
         DynamicGraph.from_dlpack(np.array([-5, 7]), np.array([7, 2**40]))
     told = "from_dlpack was stopped; no graph was made. What it did last: inserting 2 edges"
     assert raised.value.__notes__ == [told]
@@ -96,11 +108,7 @@ def test_ctrl_c_during_a_build_leaves_no_graph(monkeypatch):
 def test_ctrl_c_while_vertices_are_added_and_moved(graph, monkeypatch):
     for call in (lambda: graph.add_vertices(5), graph.rebalance, graph.reorder):
         n, changes = graph.num_vertices, graph._directory.coordinator.status.changes
-        with (
-            resting(monkeypatch, Ballot, "_commit") as begun,
-            when(begun.is_set, ctrl_c),
-            pytest.raises(KeyboardInterrupt),
-        ):
+        with before(monkeypatch, Ballot, "_commit", ctrl_c), pytest.raises(KeyboardInterrupt):
             call()
         assert graph._directory.coordinator.status.changes == changes + 1
         assert graph.num_vertices == len(graph.degrees()) == N + 5 >= n
@@ -126,15 +134,12 @@ def test_ctrl_c_ends_a_long_algorithm(graph):
 
 
 def test_ctrl_c_during_an_ingest_keeps_whole_epochs(graph):
-    begun = threading.Event()
-
     def source(rank, size, step):
         if step == 3:
-            begun.set()
-            time.sleep(0.5)
+            ctrl_c()
         return [step], [40]
 
-    with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt) as raised:
+    with pytest.raises(KeyboardInterrupt) as raised:
         graph.ingest(source)
     assert f"the ingest was stopped at epoch {graph.epoch}; its steps up to that" in raised.value.__notes__[-1]
     assert 1 <= graph.epoch <= 4
@@ -146,7 +151,7 @@ def test_ctrl_c_in_a_pipeline(graph, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt), graph.pipeline() as pipe:
         first = pipe.update(EdgeBatch([0], [30]))
-        with resting(monkeypatch, BatchChange, "prepare") as begun, when(begun.is_set, ctrl_c):
+        with before(monkeypatch, BatchChange, "prepare", ctrl_c):
             pipe.update(EdgeBatch([0], [31])).result()
     assert first.result().epoch == 2
     check_whole(graph, 2, 21)
@@ -154,20 +159,17 @@ def test_ctrl_c_in_a_pipeline(graph, monkeypatch):
 
 def test_a_handler_of_the_application_is_called_after_the_call(graph, monkeypatch):
     heard = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(graph.epoch))
+    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(graph.epoch))
     try:
-        with resting(monkeypatch, BatchChange, "commit") as begun, when(begun.is_set, ctrl_c):
+        with before(monkeypatch, BatchChange, "commit", ctrl_c):
             assert graph.insert([0], [30]).epoch == 2
         assert heard == [2]
-        with (
-            resting(monkeypatch, BatchChange, "prepare") as begun,
-            when(begun.is_set, ctrl_c),
-            pytest.raises(KeyboardInterrupt),  # the batch is not applied, so the call must not return
-        ):
+        # The batch is not applied, so the call must not return.
+        with before(monkeypatch, BatchChange, "prepare", ctrl_c), pytest.raises(KeyboardInterrupt):
             graph.insert([0], [31])
         assert heard == [2, 2]
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
     check_whole(graph, 2, 21)
 
 
@@ -182,12 +184,11 @@ def test_close_ends_a_call_of_another_thread(graph, monkeypatch):
             graph.insert([0], [30])
         caught.append(raised.value)
 
-    with resting(monkeypatch, BatchChange, "prepare") as begun:
-        thread = threading.Thread(target=insert)
-        thread.start()
-        assert begun.wait(patience(5))
+    with (
+        resting(monkeypatch, BatchChange, "prepare", insert) as goes_on,
+        when(lambda: graph._directory.coordinator.status.closed, goes_on.set),
+    ):
         graph.close()
-        thread.join(patience(5))
     assert caught
     with pytest.raises(GraphClosed, match=f"graph {graph.id} is closed"):
         graph.degrees()
@@ -203,13 +204,12 @@ def test_a_source_that_calls_its_own_graph_is_refused(graph):
 
 
 def test_threads_wait_for_each_other_and_main_can_be_interrupted_meanwhile(graph, monkeypatch):
-    with resting(monkeypatch, BatchChange, "commit") as begun:
-        thread = threading.Thread(target=lambda: graph.insert([0], [30]))
-        thread.start()
-        assert begun.wait(patience(5))
-        with after(0.1, ctrl_c), pytest.raises(KeyboardInterrupt):
-            graph.degrees()
-        thread.join(patience(5))
+    with (
+        pytest.raises(KeyboardInterrupt),
+        resting(monkeypatch, BatchChange, "commit", lambda: graph.insert([0], [30])),
+        after(0.1, ctrl_c),
+    ):
+        graph.degrees()
     check_whole(graph, 2, 21)
 
 
@@ -270,12 +270,8 @@ def test_a_child_forked_during_a_call_finds_its_graph_lost(graph, monkeypatch):
             graph.degrees()
         graph.close()
 
-    with resting(monkeypatch, BatchChange, "commit") as begun:
-        thread = threading.Thread(target=lambda: graph.insert([0], [30]))
-        thread.start()
-        assert begun.wait(patience(5))
+    with resting(monkeypatch, BatchChange, "commit", lambda: graph.insert([0], [30])):
         assert in_child(work) == 0
-        thread.join(patience(5))
     check_whole(graph, 2, 21)
 
 
@@ -293,12 +289,8 @@ def test_a_child_forked_while_another_thread_numbers_keys(monkeypatch, at):
 
     with DynamicGraph(keys="int64", device="cpu") as graph:
         graph.insert([10], [20])
-        with resting(monkeypatch, KeyTable, at) as begun:
-            thread = threading.Thread(target=lambda: graph.insert([100, 200], [200, 300]))
-            thread.start()
-            assert begun.wait(patience(5))
+        with resting(monkeypatch, KeyTable, at, lambda: graph.insert([100, 200], [200, 300])):
             assert in_child(work) == 0
-            thread.join(patience(5))
         assert graph.vertices().tolist() == [10, 20, 100, 200, 300]
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from mgraph import CapacityError, DynamicGraph, Operations
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, MgraphError, Operations
 from mgraph.client.batches import mixed
 from mgraph.client.batches.updates import Updates
 from mgraph.client.results.maintained import Live
+from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
+from mgraph.worker.calls import HANDLERS
 from mgraph.worker.commit import ballot
 from mgraph.worker.commit.change import BatchChange
 
@@ -113,6 +118,40 @@ def test_a_batch_does_not_count_on_vertices_of_a_batch_that_is_refused(monkeypat
         assert (graph.num_vertices, graph.num_edges) == (901, 2)
 
 
+KEYED = EdgeBatch(["a"], ["b"], keys="string")
+
+
+@pytest.mark.parametrize(
+    ("call", "first", "other", "why"),
+    [
+        ("update", KEYED, EdgeBatch([5], [1]), "has string keys and the graph has none"),
+        ("update", EdgeBatch([5], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'string'"),
+        ("update", EdgeBatch([0], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'string'"),
+        ("execute", Operations(["insert"], [0], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'str"),
+        ("update", EdgeBatch([0], [1]), EdgeBatch([7], [5], keys="int64"), None),
+    ],
+)
+def test_the_first_batch_of_another_thread_decides_about_keys(overtaken, call, first, other, why):
+    with DynamicGraph(device="cpu") as graph:
+        left = overtaken(Directory, "takes", lambda: graph.update(other))
+        with nullcontext() if why is None else pytest.raises(InvalidBatch, match=why):
+            getattr(graph, call)(first)
+        assert not left
+        assert graph.num_edges == 1 + (why is None)
+        assert len(graph.vertices()) == graph.num_vertices
+
+
+@pytest.mark.parametrize("call", ["update", "execute"])
+def test_ids_in_a_pipeline_name_no_vertices_of_keys_that_another_thread_adds(overtaken, call):
+    batch = Operations(["insert"], [0], [1]) if call == "execute" else EdgeBatch([0], [1])
+    with DynamicGraph(device="cpu") as graph:
+        left = overtaken(Directory, "takes", lambda: graph.update(KEYED))
+        with pytest.raises(MgraphError), graph.pipeline() as pipe:
+            getattr(pipe, call)(batch)
+        assert not left
+        assert (graph.num_edges, graph.vertices().tolist()) == (1, ["a", "b"])
+
+
 def test_memory_is_counted_while_another_thread_makes_calls():
     """What a call adds while the bytes of a graph are summed may count or not."""
 
@@ -156,3 +195,62 @@ def test_a_result_that_another_thread_maintains_while_eager_ones_are_updated(mon
             graph.insert([0], [1])
         graph.insert([1], [2])
         assert [live.epoch for live in (*lives, more[1])] == [2] * 4
+
+
+# ---- close -----------------------------------------------------------------------------------------------------------
+
+
+def closing(graph) -> threading.Thread:
+    """Return a thread that closes the graph, and waits for the call that runs."""
+    thread = threading.Thread(target=graph.close)
+    thread.start()
+    while not graph._directory.coordinator.status.closed:
+        time.sleep(0.001)
+    return thread
+
+
+def test_a_graph_that_another_thread_closes_at_the_end_of_a_call_stays_closed():
+    class Closing:
+        """The live state of the graph, which another thread closes once it is read."""
+
+        def __init__(self, live):
+            self.live, self.states, self.threads = live, live.states, []
+
+        @property
+        def shard(self):
+            if not self.threads:
+                self.threads.append(closing(graph))
+            return self.live.shard
+
+    graph = DynamicGraph(n_vertices=10, device="cpu")
+    graph.insert([0], [1])
+    coordinator = graph._directory.coordinator
+    coordinator._live = live = Closing(coordinator._live)
+    graph.insert([1], [2])
+    live.threads[0].join()
+    status = coordinator.status
+    assert (status.closed, status.usable, status.epoch) == (True, False, 2)
+
+
+@pytest.mark.parametrize("who", ["a call of another thread", "a signal handler"])
+def test_a_graph_that_is_closed_during_a_call_is_freed_by_that_call(monkeypatch, who):
+    graph, degrees, threads = DynamicGraph(n_vertices=10, device="cpu"), HANDLERS["degrees"], []
+    coordinator = graph._directory.coordinator
+
+    def closed(*args, **options):
+        if who == "a signal handler":
+            signal.raise_signal(signal.SIGUSR1)
+        else:
+            threads.append(closing(graph))
+            in_thread(coordinator._free)  # as at the end of a call
+        return degrees(*args, **options)
+
+    monkeypatch.setitem(HANDLERS, "degrees", closed)
+    before = signal.signal(signal.SIGUSR1, lambda *_: graph.close())
+    try:
+        assert graph.degrees([1]).tolist() == [0]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    for thread in threads:
+        thread.join()
+    assert coordinator._session is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Sequence, Sized
-from typing import cast
 
 import numpy as np
 
@@ -168,8 +167,7 @@ class ChannelCalls:
             asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
 
             # All of them answered by their channels.
-            if self._wait(asked):
-                answers = [cast(Answer, answer.outcome) for answer in asked]
+            if (answers := self._wait(asked)) is not None:
                 self._sessions.note(answers, ranks)
                 return [answer.value for answer in answers]
 
@@ -192,25 +190,26 @@ class ChannelCalls:
                 for session in sessions:
                     session.end(seq)
 
-    def _wait(self, asked: list[ChannelAnswer]) -> bool:
-        """Wait for all answers. False as soon as a rank cannot answer."""
+    def _wait(self, asked: list[ChannelAnswer]) -> list[Answer] | None:
+        """Wait for all answers and return them; None as soon as a rank cannot answer."""
         stopped, poll = STOPPED.get(), self._poll
         if not self._by_descriptor:
             self._register()
         seconds = POLL_SECONDS if stopped is None else STOP_SECONDS
         while True:
             # Stop at the first failure: ranks may wait for the one that failed.
-            missing = False
+            answers = list[Answer]()
             for answer in asked:
-                if answer.outcome is None:
-                    missing = True
-                elif type(answer.outcome) is not Answer:
-                    return False
-            if not missing:
-                return True
+                outcome = answer.outcome  # once: the event loop may put the loss of the rank in its place
+                if type(outcome) is Answer:
+                    answers.append(outcome)
+                elif outcome is not None:
+                    return None
+            if len(answers) == len(asked):
+                return answers
             for session in self._sessions.all:
                 if session.channel is None:
-                    return False  # a rank was lost, and others may wait for it
+                    return None  # a rank was lost, and others may wait for it
 
             # Wait for a message by a channel, or for the event loop's bell.
             for descriptor, _ in poll_awake(poll, 1000 * seconds):
@@ -222,7 +221,7 @@ class ChannelCalls:
             if stopped is not None and stopped.is_set():
                 raise KeyboardInterrupt
             if not self._runner.alive:
-                return False
+                return None
 
     def _register(self) -> None:
         for session in self._sessions.all:

@@ -215,14 +215,15 @@ class Session:
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
         """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
-        answer = self._answers.expect_in_thread(seq, bell)
-        assert self.channel is not None
+        answer, channel = self._answers.expect_in_thread(seq, bell), self.channel
         if self.lost is not None:
             answer.outcome = WorkerLost(*self.lost.args)
             return answer
+        if channel is None:  # the event loop has found it closed
+            return answer
         try:
             # No other call is under way, so the worker has ended or was stopped.
-            if not self.channel.send(data):
+            if not channel.send(data):
                 answer.outcome = WorkerLost(f"rank {self.rank}, the worker at {self.address}, reads no calls")
         except ChannelClosed:
             self.close_channel()

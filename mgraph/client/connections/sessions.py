@@ -129,7 +129,10 @@ class Sessions:
 
     async def open_common(self) -> None:
         """Open the `common` memory. Tried once."""
-        self.common_due, self._common_tried = False, True
+        self.common_due = False
+        if self._common_tried:  # another thread asked for it meanwhile
+            return
+        self._common_tried = True
 
         async def ask(message: Share) -> list[Answer]:
             return await asyncio.gather(*(session.ask(message) for session in self.all))
@@ -250,11 +253,11 @@ class Sessions:
 
     def know(self, states: list[ShardState]) -> None:
         """Store the states of all ranks, as another client had them."""
-        self.states = states
-        self.epoch, self.changes = states[0].epoch, states[0].changes
+        epoch, changes = states[0].epoch, states[0].changes
         if len(states) > 1:
-            self.epoch = min([state.epoch for state in states])
-            self.changes = min([state.changes for state in states])
+            epoch = min([state.epoch for state in states])
+            changes = min([state.changes for state in states])
+        self.states, self.epoch, self.changes = states, epoch, changes
 
 
 def _retrieve_error(future: asyncio.Future[Any]) -> None:

@@ -157,12 +157,12 @@ class Session:
         published = self._published
         if published is None or self._shards.leave(published, self):
             return True
-        if self._under_way:
-            attempt = max(self._under_way.values())
+        # The shard's thread may add to both, or answer a call, meanwhile.
+        if (attempt := max(self._under_way.values(), default=None)) is not None:
             self.thread.abort(attempt)
             self.thread.requests.put(Asked(Abort(-1, attempt), _ignore))
-        if self._results:
-            self.thread.requests.put(Asked(Call(-1, -1, "inspect", {}, tuple(self._results)), _ignore))
+        if results := self._results.copy():
+            self.thread.requests.put(Asked(Call(-1, -1, "inspect", {}, tuple(results)), _ignore))
         return False
 
     # ---- in --------------------------------------------------------------------------------------------------------

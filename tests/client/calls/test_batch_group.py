@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
+from gc_callbacks import in_allocations
 
 from mgraph.batch import COLUMNS
 from mgraph.client.calls.batch_group import SmallBatch, first_group, layout
@@ -38,17 +38,7 @@ def test_a_batch_with_a_column_on_a_gpu_goes_alone(name):
 
 def test_a_group_is_taken_while_another_thread_appends():
     waiting = deque([SmallBatch(None, [], [], (), None)] * 3)
-    threshold = gc.get_threshold()
-
-    def another(*_: Any) -> None:  # called within allocations, where Python may run another thread
-        waiting.append(waiting[0])
-
-    gc.callbacks.append(another)
-    try:
-        gc.set_threshold(1)
+    with in_allocations(lambda: waiting.append(waiting[0])):
         sizes = [len(first_group(waiting).items) for _ in range(20)]
-    finally:
-        gc.set_threshold(*threshold)
-        gc.callbacks.remove(another)
     assert len(waiting) > 3
     assert sizes == sorted(sizes)

@@ -146,6 +146,9 @@ def test_an_array_for_all_ranks_is_written_once(fills):
             assert [answer["sum"] for answer in answers] == [array[:n].sum()] * 3
         assert fills == [array.nbytes, array[:LARGE].nbytes]
         common = coordinator.sessions.common
+        coordinator.sessions.common_due = True  # by another thread that asked before
+        coordinator.call("echo")
+        assert coordinator.sessions.common is common
         assert wait_for(lambda: not common._room._taken) and all_free(coordinator, workers)
 
         # What has no room there is written for each.

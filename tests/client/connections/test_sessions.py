@@ -19,6 +19,7 @@ from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections import answers, sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError, WorkerLost
+from mgraph.protocol import ShardState
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -71,6 +72,22 @@ def test_calls_of_many_threads_reach_the_ranks_in_one_order():
             thread.join(20)
         assert workers[0].log == workers[1].log
         assert workers[0].log.count("echo") == 80
+
+
+def test_the_epoch_is_at_no_time_that_of_a_rank_which_is_ahead():
+    class Behind:
+        """The state of a rank, which is read while another thread reads the epoch."""
+
+        changes = 3
+
+        @property
+        def epoch(self) -> int:
+            seen.append((known.epoch, known.changes))
+            return 3
+
+    seen, known = [], sessions.Sessions("g", ["a", "b"], 1.0)
+    known.know([ShardState(epoch=5, changes=5), Behind()])
+    assert (seen, known.epoch, known.changes) == ([(0, 0)], 3, 3)
 
 
 def test_an_error_that_does_not_pickle_keeps_its_text():

@@ -6,11 +6,13 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
+from gc_callbacks import in_allocations
 
 from mgraph import protocol
 from mgraph.channel import Channel, Listener, pack
@@ -19,7 +21,9 @@ from mgraph.failures import decode_error
 from mgraph.metrics import of_rank
 from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome
 from mgraph.worker.sessions import session
+from mgraph.worker.sessions.inbox import Inbox
 from mgraph.worker.sessions.meter import Meter
+from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import Asked, ShardThread
 
 pytestmark = pytest.mark.timeout(60)
@@ -209,6 +213,34 @@ def test_the_comm_closes_during_a_call():
 # ---- the thread and the meter ----------------------------------------------------------------------------------------
 
 
+@contextmanager
+def left() -> Iterator[tuple[session.Session, Inbox]]:
+    """A session that leaves a published graph, and the requests to the shard's thread, which runs meanwhile."""
+    left, requests = object.__new__(session.Session), Inbox()
+    left._published, left._shards = object(), SimpleNamespace(leave=lambda *_: False)
+    left.thread = SimpleNamespace(abort=list, requests=requests)
+    left._under_way, left._results = {}, set()
+    yield left, requests
+
+
+def test_a_client_leaves_while_its_results_are_noted():
+    with left() as (session, requests):
+        session._results.update(map(str, range(30)))
+        with in_allocations(lambda: session._results.add(str(len(session._results)))):
+            for _ in range(20):
+                assert not session._leave()
+        assert [{*map(str, range(30))} <= {*request.request.free} for request in requests._queue] == [True] * 20
+
+
+def test_a_client_leaves_while_its_last_call_is_answered():
+    with left() as (session, requests):
+        with in_allocations(session._under_way.clear):
+            for _ in range(20):
+                session._under_way[1] = 0
+                assert not session._leave()
+        assert len(requests) < 20
+
+
 def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
     """They may be gigabytes, and the next call may be long in coming."""
     posted: list[Any] = []
@@ -260,6 +292,19 @@ class Watched:
 
     def __del__(self) -> None:
         self._gone()
+
+
+def test_the_meter_is_read_while_the_event_loop_opens_sessions():
+    table = SessionTable(lambda *_: None)
+    table.sessions["g", 0] = table.published["p", 0] = SimpleNamespace(thread=None)
+
+    def opens() -> None:
+        for shards in (table.sessions, table.published):
+            shards["g", len(shards)] = SimpleNamespace(thread=None)
+
+    with in_allocations(opens):
+        sizes = [len(Meter(table).threads()) for _ in range(20)]
+    assert sizes == sorted(sizes)
 
 
 def test_the_meter_adds_up_what_the_shards_last_said():
