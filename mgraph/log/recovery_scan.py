@@ -127,7 +127,7 @@ def _missing_terms(store: Store, heads: list[Head], terms: list[Term], undescrib
 def _check_saved(store: Store) -> None:
     """Raise `StoreError` if a saved graph lacks the description of its snapshot."""
     archive = store.archive
-    for name in archive.files.names(archive.path):
+    for name in archive.names():
         if name.startswith("snapshot-") and not name.endswith((".json", ".tmp", ".damaged")):
             raise StoreError(f"{archive.at(name)}.json is missing, and its files are there: restore it from a backup")
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from virtual_disk import Disk
+from crashing import CrashingFiles
+from virtual_disk import Disk, ReadFile
 
 from mgraph.client.calls import exchange_lifecycle, send_lock
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -192,6 +193,43 @@ def attempts_of_a_holder_follow_those_of_a_lost_one(patch: Patch) -> None:
     patch.setattr(published, "SPAN", 1)
 
 
+def a_read_error_is_the_end_of_a_file(patch: Patch) -> None:
+    read = ReadFile.read
+
+    def upto(contents: ReadFile, at: int, parts: Any) -> int:
+        try:
+            return read(contents, at, parts)
+        except OSError:
+            return 0
+
+    patch.setattr(ReadFile, "read", upto)
+    patch.setattr(Disk, "contents", lambda files, path: ReadFile(files, path, CrashingFiles.read(files, path)))
+
+
+def what_cannot_be_looked_up_is_not_there(patch: Patch) -> None:
+    exists = Disk.exists
+
+    def seen(files: Disk, path: str) -> bool:
+        try:
+            return exists(files, path)
+        except OSError:
+            return False
+
+    patch.setattr(Disk, "exists", seen)
+
+
+def a_folder_that_cannot_be_listed_is_empty(patch: Patch) -> None:
+    names = Disk.names
+
+    def listed(files: Disk, path: str) -> list[str]:
+        try:
+            return names(files, path)
+        except OSError:
+            return []
+
+    patch.setattr(Disk, "names", listed)
+
+
 # ---- locks -----------------------------------------------------------------------------------------------------------
 
 
@@ -358,7 +396,8 @@ RULES = [
     heads_name_what_is_not_synced, one_vote_suffices, a_rank_in_doubt_discards, a_rank_in_doubt_commits,
     doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number, epochs_are_not_checked,
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
-    the_largest_durable_epoch_counts,
+    the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
+    a_folder_that_cannot_be_listed_is_empty,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,

@@ -164,7 +164,13 @@ class Client:
 
     def _ask_durable(self) -> None:
         history, stopped = self._cluster.history, self._cluster.history.stops
-        report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
+        try:
+            report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
+        except StoreError as error:  # the list of the snapshots cannot be read
+            if not self._cluster.faults.unread:
+                raise
+            self._tell(f"{error}")
+            return
         if report is not None and history.stops == stopped:
             history.durable = max(history.durable, report.durable_epoch)
             self._cluster.come("answer")

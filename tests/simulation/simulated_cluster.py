@@ -39,10 +39,11 @@ from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import ShardThread
 from mgraph.worker.stores import storage
 
-__all__ = ["Cluster", "Setting", "simulated"]
+__all__ = ["RATES", "Cluster", "Setting", "simulated"]
 
 PAUSE = 10.0  #: virtual seconds of a pause, at most: longer than a client's patience
 HANG = 40.0  #: virtual seconds after which a worker that hangs is killed
+RATES = ("eio", "full", "unread", "lost", "lying")  #: of a setting: what a disk does wrong
 SEGMENT = 1500  #: bytes of a segment of a log
 
 
@@ -70,10 +71,16 @@ class Setting:
     sync: str
     eio: float = 0.0
     full: float = 0.0
+    unread: float = 0.0
     lost: float = 0.0
     lying: float = 0.0
     few: float = 0.3
     slow: float = 0.1
+
+    @property
+    def rates(self) -> list[float]:
+        """The probabilities of the faults of the disk."""
+        return [getattr(self, name) for name in RATES]
 
 
 # ---- in place of threads, clocks and files ---------------------------------------------------------------------------
@@ -216,7 +223,7 @@ class Cluster:
     def __init__(self, world: World, setting: Setting, peaceful: bool) -> None:
         self.world, self.setting, self.peaceful = world, setting, peaceful
         self.network = Network(world, lambda: self.come("vote"))
-        self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying, setting.slow)
+        self.faults = Faults(*setting.rates, slow=setting.slow)
         self.disk = Disk(world, self.faults, lambda: self.come("sync"))
         self.disk.now["/data"] = self.disk.disk["/data"] = None
         self.history = History(forgetful=setting.sync == "background", damaged=self.faults.damaging)
@@ -339,7 +346,7 @@ class Cluster:
     def heal(self) -> None:
         """Let no further fault happen."""
         self._armed.clear()
-        self.faults.eio = self.faults.full = 0.0
+        self.faults.eio = self.faults.full = self.faults.unread = 0.0
         self.quiet = max(self.world.now, self.ends)
 
     def _restart(self, address: str, seconds: float) -> None:

@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crashing import CrashingFiles, Inode, MemoryFile
+from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile
 from fibers import Process, World
 
 from mgraph.log.files import _moved
 
-__all__ = ["Disk", "Faults"]
+__all__ = ["Disk", "Faults", "ReadFile"]
 
 
 class Faults:
@@ -23,6 +23,9 @@ class Faults:
     eio, full : float
         An operation fails; a write, an allocation, a new file or a new folder finds no room. A write that fails leaves
         a part, and a sync that fails may lose what was written.
+    unread : float
+        A read fails: of bytes, of the names in a folder, or of whether something is there. All reads of the same path
+        then fail for up to a second.
     lost, lying : float
         A write goes to another place; a sync returns, and has done nothing. Only these two are damage that a program
         cannot see.
@@ -30,8 +33,9 @@ class Faults:
         An operation that takes some time takes long.
     """
 
-    def __init__(self, eio: float, full: float, lost: float, lying: float, slow: float) -> None:
-        self.eio, self.full, self.lost, self.lying, self.slow = eio, full, lost, lying, slow
+    def __init__(self, eio: float, full: float, unread: float, lost: float, lying: float, slow: float) -> None:
+        self.eio, self.full, self.unread = eio, full, unread
+        self.lost, self.lying, self.slow = lost, lying, slow
 
     @property
     def damaging(self) -> bool:
@@ -52,6 +56,18 @@ class _Lock:
             del self._locks[self._path]
 
     truncate = write = flush = lambda self, *args: None
+
+
+class ReadFile(MemoryContents):
+    """A file whose reads fail now and then."""
+
+    def __init__(self, files: Disk, path: str, data: bytes) -> None:
+        super().__init__(data)
+        self._files, self._path = files, path
+
+    def read(self, at: int, parts: Sequence[Any]) -> int:
+        self._files.look(self._path)
+        return super().read(at, parts)
 
 
 class _File(MemoryFile):
@@ -100,6 +116,7 @@ class Disk(CrashingFiles):
         super().__init__(self._operate)
         self.world, self.faults, self.rng, self.synced = world, faults, world.rng, synced
         self.locks: dict[str, _Lock] = {}
+        self._unreadable: dict[str, float] = {}  # until when
 
     def _operate(self, what: str, path: str) -> None:
         """Take some time, or fail. The process may be gone meanwhile."""
@@ -121,6 +138,30 @@ class Disk(CrashingFiles):
             raise OSError(errno.EIO, "Input/output error", path)
         if full and rng.random() < faults.full:
             raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    def look(self, path: str) -> None:
+        """Fail, if the seed says so, to read something, and all of the same path for some time."""
+        if not self.faults.unread or self.world.fiber is None:
+            return
+        if self.rng.random() < self.faults.unread:
+            self._unreadable[path] = self.world.now + self.rng.random()
+        if self._unreadable.get(path, 0.0) > self.world.now:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def names(self, path: str) -> list[str]:
+        self.look(path)
+        return super().names(path)
+
+    def exists(self, path: str) -> bool:
+        self.look(path)
+        return super().exists(path)
+
+    def read(self, path: str) -> bytes:
+        self.look(path)
+        return super().read(path)
+
+    def contents(self, path: str) -> Any:
+        return ReadFile(self, path, self.read(path))
 
     def open(self, path: str) -> Any:
         if path not in self.now:
