@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -145,7 +145,13 @@ class Files:
             path = os.path.dirname(path)
         for folder in reversed(missing):
             os.makedirs(folder, exist_ok=True)
-            self.sync_folder(os.path.dirname(folder))
+            try:
+                self.sync_folder(os.path.dirname(folder))
+            except BaseException:
+                # A later sync may return without the name that this one has lost: the next call makes the folder again.
+                with suppress(OSError):
+                    os.rmdir(folder)
+                raise
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none without the folder."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from crashing import CrashingFiles
+from crashing import CrashingFiles, Inode
 from virtual_disk import Disk, ReadFile
 
 from mgraph.client.calls import exchange_lifecycle, send_lock
@@ -120,6 +121,26 @@ def a_failed_sync_is_tried_again(patch: Patch) -> None:
 
 def names_are_not_synced(patch: Patch) -> None:
     patch.setattr(Disk, "sync_folder", lambda files, path: None)
+
+
+def errors_of_the_syncs_of_folders_are_swallowed(patch: Patch) -> None:
+    sync_folder = Disk.sync_folder
+
+    def swallowed(files: Disk, path: str) -> None:
+        with suppress(OSError):
+            sync_folder(files, path)
+
+    patch.setattr(Disk, "sync_folder", swallowed)
+
+
+def a_folder_whose_name_was_not_synced_is_kept(patch: Patch) -> None:
+    change = Disk._change
+
+    def kept(files: Disk, old: str | None, new: str | None, inode: Inode | None) -> None:
+        if new is not None or inode is not None:
+            change(files, old, new, inode)
+
+    patch.setattr(Disk, "_change", kept)
 
 
 def heads_name_what_is_not_synced(patch: Patch) -> None:
@@ -397,7 +418,8 @@ RULES = [
     doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number, epochs_are_not_checked,
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
     the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
-    a_folder_that_cannot_be_listed_is_empty,
+    a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
+    a_folder_whose_name_was_not_synced_is_kept,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,

@@ -278,6 +278,8 @@ FOUND = {
     "a_read_error_is_the_end_of_a_file": ("openings", 84),
     "what_cannot_be_looked_up_is_not_there": ("openings", 23),
     "a_folder_that_cannot_be_listed_is_empty": ("openings", 1),
+    "errors_of_the_syncs_of_folders_are_swallowed": ("openings", 56),
+    "a_folder_whose_name_was_not_synced_is_kept": ("openings", 282),
     "calls_are_sent_without_a_lock": ("large", 80),
     "every_client_gets_the_graphs_lock": ("large", 0),
     "a_store_has_no_lock": ("large", 16),

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile
+from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile, parent
 from fibers import Process, World
 
 from mgraph.log.files import _moved
@@ -22,7 +22,8 @@ class Faults:
     ----------
     eio, full : float
         An operation fails; a write, an allocation, a new file or a new folder finds no room. A write that fails leaves
-        a part, and a sync that fails may lose what was written.
+        a part, and a sync that fails may lose what was written. After that of a folder, later ones write nothing until
+        the folder is changed again.
     unread : float
         A read fails: of bytes, of the names in a folder, or of whether something is there. All reads of the same path
         then fail for up to a second.
@@ -117,6 +118,7 @@ class Disk(CrashingFiles):
         self.world, self.faults, self.rng, self.synced = world, faults, world.rng, synced
         self.locks: dict[str, _Lock] = {}
         self._unreadable: dict[str, float] = {}  # until when
+        self._given_up: set[str] = set()  # folders whose last sync failed, without a change since
 
     def _operate(self, what: str, path: str) -> None:
         """Take some time, or fail. The process may be gone meanwhile."""
@@ -177,6 +179,19 @@ class Disk(CrashingFiles):
             self.tick("remove", name)
             if name in self.now:  # no other process has removed it meanwhile
                 self._change(name, None, self.now[name])
+
+    def sync_folder(self, path: str) -> None:
+        try:
+            self.tick("sync folder", path)
+        except OSError:
+            self._given_up.add(path)
+            raise
+        if path not in self._given_up:
+            self.make_durable(path)
+
+    def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
+        super()._change(old, new, inode)
+        self._given_up.discard(parent(new or old or ""))
 
     def lock(self, path: str) -> Any:
         fiber = self.world.fiber
