@@ -19,8 +19,9 @@ from mgraph.client.connections.sessions import Sessions
 from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
 from mgraph.errors import StoreError
-from mgraph.log import recovery_scan
+from mgraph.log import records, recovery_scan, scan
 from mgraph.log.log import Log
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.recovery_scan import KeptChanges, kept_changes
 from mgraph.log.scan import Scan
 from mgraph.log.segments import Segments
@@ -141,6 +142,21 @@ def a_folder_whose_name_was_not_synced_is_kept(patch: Patch) -> None:
             change(files, old, new, inode)
 
     patch.setattr(Disk, "_change", kept)
+
+
+def columns_are_read_without_their_checksum(patch: Patch) -> None:
+    def filled(columns: RecordColumns, entry: Any, wanted: Any) -> bool:
+        return all(columns._read(entry, at, [column]) for at, column in wanted)
+
+    patch.setattr(RecordColumns, "_filled", filled)
+
+
+def headers_are_read_without_their_checksum(patch: Patch) -> None:
+    patch.setattr(records, "is_header", lambda head: head[:4] == records.MAGIC)
+
+
+def a_damaged_refusal_counts_as_none(patch: Patch) -> None:
+    patch.setattr(scan, "_add_refusals", lambda result, head, later: None)
 
 
 def heads_name_what_is_not_synced(patch: Patch) -> None:
@@ -419,7 +435,8 @@ RULES = [
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
     the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
     a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
-    a_folder_whose_name_was_not_synced_is_kept,
+    a_folder_whose_name_was_not_synced_is_kept, columns_are_read_without_their_checksum,
+    headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,

@@ -18,7 +18,7 @@ import dask
 import model_shard
 import virtual_time
 from fibers import Killed, Process, Runner, World, world
-from simulated_client import Client
+from simulated_client import PATH, Client
 from simulated_history import History
 from virtual_disk import Disk, Faults
 from virtual_loop import Loop
@@ -32,7 +32,9 @@ from mgraph.client.calls import channel_calls, coordinator, graph_lock, loop_run
 from mgraph.client.connections import opening
 from mgraph.client.stores import recovery
 from mgraph.log import head, log, segments, store
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
+from mgraph.log.store import Store
 from mgraph.worker.calls import HANDLERS, Calls, Host, changes, stores
 from mgraph.worker.sessions import session, thread
 from mgraph.worker.sessions.session_table import SessionTable
@@ -63,6 +65,8 @@ class Setting:
         Probability that a graph is opened on some of the workers only.
     slow : float
         See `Faults`.
+    flip : bool
+        True if a bit of a file flips before the last opening.
     """
 
     kind: str
@@ -76,6 +80,7 @@ class Setting:
     lying: float = 0.0
     few: float = 0.3
     slow: float = 0.1
+    flip: bool = False
 
     @property
     def rates(self) -> list[float]:
@@ -348,6 +353,14 @@ class Cluster:
         self._armed.clear()
         self.faults.eio = self.faults.full = self.faults.unread = 0.0
         self.quiet = max(self.world.now, self.ends)
+
+    def flip(self) -> None:
+        """Flip a bit of a file, and note if it looks like the end of a log that a crash has torn."""
+        torn = [log for log in scan_store(Store(PATH)).unsynced if log.last is not None]
+        path, at = self.disk.flip(PATH)
+        self.history.flipped = path
+        self.history.torn = any(log.last == path and log.unsynced[0] <= at < log.unsynced[1] for log in torn)
+        self.tell("fault", f"a bit flips at {at} of {path}{' in what may be torn' * self.history.torn}")
 
     def _restart(self, address: str, seconds: float) -> None:
         self.world.kill(self.workers[address])

@@ -35,6 +35,7 @@ FAULTS = (
     "cut", "interrupt", "interrupt", "power", "end",
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
+FLIPPED = (("read",), ("insert", 3, (), ()), ("reopen",), ("read",))  #: the last program, where a bit has flipped
 MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
 PRODUCT = Preemption("/mgraph/")
 DISKS = ("", "", "eio", "full", "eio full", "lost", "lying")
@@ -62,8 +63,8 @@ class Shape:
         Events between which faults come.
     lines : float
         Probability that fibers give way between lines, too.
-    unread : float
-        Probability that reads of the disk fail.
+    unread, flip : float
+        Probabilities that reads of the disk fail, and that a bit flips before the last opening.
     threads : float
         Probability that a step is a change beside reads of several threads.
     kinds, syncs, disks, what, moments : tuple of str
@@ -85,6 +86,7 @@ class Shape:
     span: tuple[int, int]
     lines: float
     unread: float = 0.0
+    flip: float = 0.0
     threads: float = 0.0
     kinds: tuple[str, ...] = KINDS
     syncs: tuple[str, ...] = ("always", "background")
@@ -99,9 +101,9 @@ class Shape:
 
 
 SHAPES = {
-    "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15, 0.15),
-    "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05, 0.15),
-    "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.15, 0.7),
+    "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15, 0.15, 0.1),
+    "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05, 0.15, 0.1),
+    "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.15, 0.1, 0.7),
     # The threads of a log, when the machine stops or a process ends just as a change is acknowledged.
     "log": Shape(
         2, 1, (2, 6), (1,), (300, 1200), 1.0, kinds=("alone",), disks=("",),
@@ -131,7 +133,7 @@ SHAPES = {
     ),
     # A store that is opened again and again, from a disk that fails.
     "openings": Shape(
-        2, 1, (2, 5), (2, 3), (200, 1200), 0.0, 0.7, kinds=("alone", "recovering"), disks=("", "eio"),
+        2, 1, (2, 5), (2, 3), (200, 1200), 0.0, 0.7, 0.5, kinds=("alone", "recovering"), disks=("", "eio"),
         what=("power", "end", "kill worker"), moments=("", "answer"), mix=(("insert", 0.5), ("pipeline", 1.0)),
     ),
 }  # fmt: skip
@@ -163,7 +165,8 @@ class Plan:
         lines = size.traced if rng.random() < size.lines else ()
         if rng.random() < size.unread:
             rates["unread"] = rng.choice([0.01, 0.05])
-        setting = Setting(kind, workers, clients, sync, few=size.few, slow=size.slow, **rates)
+        flip = rng.random() < size.flip and not {"lost", "lying"} & rates.keys()
+        setting = Setting(kind, workers, clients, sync, few=size.few, slow=size.slow, flip=flip, **rates)
         return cls(seed, setting, programs, tuple(faults), lines, size.line)
 
 
@@ -255,7 +258,9 @@ def _run(plan: Plan, world: World) -> Result:
         cluster.inject(world.rng.choice(["power", "end"]), 0, 0.1)
         cluster.heal()
         cluster.setting = replace(plan.setting, kind="alone")
-        cluster.start_client((("read",),))
+        if plan.setting.flip and cluster.history.created:
+            cluster.flip()
+        cluster.start_client(FLIPPED if cluster.history.flipped else (("read",),))
         world.run(lambda: not cluster.busy)
     except Exception as error:
         problem = error
@@ -292,6 +297,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     for name in RATES:
         if getattr(plan.setting, name):
             yield replace(plan, setting=replace(plan.setting, **{name: 0.0}))
+    if plan.setting.flip:
+        yield replace(plan, setting=replace(plan.setting, flip=False))
     if plan.setting.workers > 1:
         yield replace(plan, setting=replace(plan.setting, workers=plan.setting.workers - 1))
     for at in range(len(plan.faults)):

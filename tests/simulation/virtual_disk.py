@@ -203,6 +203,16 @@ class Disk(CrashingFiles):
             self._change(None, path, Inode())
         return _Lock(self.locks, path, fiber.process)
 
+    def flip(self, folder: str) -> tuple[str, int]:
+        """Flip a bit of a file; return its path and the offset."""
+        files = [(path, inode) for path, inode in sorted(self.now.items()) if inode and path.startswith(folder)]
+        path, inode = self.rng.choice([(path, inode) for path, inode in files if any(inode.data)])
+        at = self.rng.randrange(len(inode.data.rstrip(b"\0")))
+        inode.data[at] ^= 1 << self.rng.randrange(8)
+        inode.sync()
+        inode.disk = bytes(inode.data)
+        return path, at
+
     def stopped(self, rng: random.Random) -> Disk:
         """Return what the disk has after its machine has stopped and is started again."""
         after = Disk(self.world, self.faults, self.synced)
