@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -15,7 +16,7 @@ import numpy as np
 
 from mgraph.errors import StoreError
 
-__all__ = ["DISK", "PIECE", "Contents", "File", "Files", "failed", "locked", "pieces"]
+__all__ = ["DISK", "PIECE", "Contents", "File", "Files", "failed", "locked", "pieces", "reading"]
 
 VECTORS = 512  #: buffers for one call of readv or writev; the system takes 1024
 PIECE = 4 << 20  #: bytes that are read at a time where less memory is used than the file has
@@ -144,7 +145,13 @@ class Files:
             path = os.path.dirname(path)
         for folder in reversed(missing):
             os.makedirs(folder, exist_ok=True)
-            self.sync_folder(os.path.dirname(folder))
+            try:
+                self.sync_folder(os.path.dirname(folder))
+            except BaseException:
+                # A later sync may return without the name that this one has lost: the next call makes the folder again.
+                with suppress(OSError):
+                    os.rmdir(folder)
+                raise
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none without the folder."""
@@ -162,8 +169,12 @@ class Files:
         return Path(path).read_bytes()
 
     def exists(self, path: str) -> bool:
-        """Return True if the file or folder exists."""
-        return os.path.exists(path)
+        """Return True if the file or folder exists; `OSError` if that cannot be told."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the content of a file, durably.
@@ -252,3 +263,12 @@ def failed(error: OSError, path: str, what: str) -> StoreError:
         errno.EROFS: "the file system is read-only: choose another folder",
     }.get(error.errno or 0, "look at the disk")
     return StoreError(f"{what} {path}: {error.strerror or error}; {advice}")
+
+
+@contextmanager
+def reading(path: str, what: str = "the store cannot be read:") -> Iterator[None]:
+    """Return a block in which errors of the file system become `StoreError`; `path` where they name none."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(error, error.filename or path, what) from error

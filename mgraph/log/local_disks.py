@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import Files, pieces
+from mgraph.log.files import Files, pieces, reading
 from mgraph.log.manifest import Head, StoredGraph, Term, chosen, described, term_of
 from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan, has_records
@@ -123,9 +123,9 @@ class LocalStore(Store):
 
     def _part_names(self) -> Iterator[tuple[int, str]]:
         """Yield the term and the name of each description of a part."""
-        for folder in self.files.names(self.path):
+        for folder in self.names():
             if (number := term_of(folder)) is not None:
-                for name in self.files.names(self.at(folder)):
+                for name in self.names(folder):
                     if name.startswith("rank-") and name.endswith(".json"):
                         yield number, f"{folder}/{name}"
 
@@ -138,8 +138,9 @@ class LocalStore(Store):
 
     def _begun(self, folder: str) -> bool:
         """Return True if a log has anything but allocated room."""
-        segments = [name for name in self.files.names(folder) if segment_start(name) is not None]
-        return len(segments) > 1 or any(segment_start(name) or self._used(f"{folder}/{name}") for name in segments)
+        with reading(folder):
+            segments = [name for name in self.files.names(folder) if segment_start(name) is not None]
+            return len(segments) > 1 or any(segment_start(name) or self._used(f"{folder}/{name}") for name in segments)
 
     def _used(self, path: str) -> bool:
         with self.files.contents(path) as contents:
@@ -147,20 +148,21 @@ class LocalStore(Store):
 
     def _undescribed(self) -> list[str]:
         """Return the folders of logs with a whole record and without a description."""
-        folders = [name for name in self.files.names(self.path) if term_of(name)]
-        names = {folder: self.files.names(self.at(folder)) for folder in folders}
+        folders = [name for name in self.names() if term_of(name)]
+        names = {folder: self.names(folder) for folder in folders}
         logs = [(folder, name) for folder in folders for name in names[folder] if LOG.fullmatch(name)]
-        return [
-            f"{folder}/{name}"
-            for folder, name in logs
-            if f"{name}.json" not in names[folder] and has_records(self.files, self.at(folder, name))
-        ]
+        with reading(self.path):
+            return [
+                f"{folder}/{name}"
+                for folder, name in logs
+                if f"{name}.json" not in names[folder] and has_records(self.files, self.at(folder, name))
+            ]
 
     def marks(self) -> Iterator[Value]:
         """Yield the descriptions of parts of snapshots that this rank sees."""
-        for folder in self.files.names(self.path):
+        for folder in self.names():
             if folder.startswith("snapshot-"):
-                for name in self.files.names(self.at(folder)):
+                for name in self.names(folder):
                     if name.startswith("rank-") and name.endswith(".json"):
                         mark = self.read(f"{folder}/{name}")
                         if "content" in mark:
@@ -349,7 +351,7 @@ class LocalStore(Store):
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if the folder holds a store, or parts of one."""
-        if self.files.exists(self.at("store.json")) or any(self._part_names()):
+        if self.has("store.json") or any(self._part_names()):
             raise InvalidOption(
                 f"{self.path} on {socket.gethostname()} holds a store: open it with DynamicGraph.open({self.path!r}), "
                 "on a cluster with its client before the path"
@@ -368,12 +370,12 @@ class LocalStore(Store):
                 # Try the locks of other graphs, and remove them if nobody has them.
                 others = [
                     name
-                    for name in self.files.names(self.path)
+                    for name in self.names()
                     if name.endswith(".lock") and not name.startswith(f"graph-{self.graph}-")
                 ]
                 for name in others:
                     self.lock(name, self._who).close()
-                if self.files.exists(self.at(mine)):  # else an earlier graph has just taken it for a leftover
+                if self.has(mine):  # else an earlier graph has just taken it for a leftover
                     for name in others:
                         self.files.remove(self.at(name))
                     return [lock]
@@ -423,7 +425,7 @@ class LocalStore(Store):
 
     def drop_before(self, snapshot: Mapping[str, Any]) -> None:
         """Remove the files that only epochs before a whole snapshot need."""
-        for folder in self.files.names(self.path):
+        for folder in self.names():
             number, part = term_of(folder), folder.startswith("snapshot-")
             if (number is not None and number < snapshot["term"]) or (part and folder < snapshot["folder"]):
                 self._remove(folder)
@@ -433,7 +435,7 @@ class LocalStore(Store):
 
     def _remove(self, folder: str) -> None:
         """Remove a folder, the descriptions in it first."""
-        for name in self.files.names(self.at(folder)):
+        for name in self.names(folder):
             if name.endswith(".json"):
                 self.files.remove(self.at(folder, name))
         self.files.remove(self.at(folder))

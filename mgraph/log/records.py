@@ -59,6 +59,7 @@ __all__ = [
     "keys_of",
     "layout",
     "log_id",
+    "may_refuse",
     "offset_of",
     "resealed",
     "segment_name",
@@ -307,6 +308,18 @@ def _least_nbytes(entry: Entry) -> int:
     if entry.kind in IDS:
         return 4 * entry.n + entry.extra
     return 8 if entry.kind == "expire" else entry.extra
+
+
+def may_refuse(head: bytes) -> bool:
+    """Return True if a damaged header may be that of a refusal.
+
+    If a single bit of it has flipped, it is known which record it was.
+    """
+    for mask in (0, *(1 << bit for bit in range(8 * len(head)))):
+        whole = (int.from_bytes(head, "little") ^ mask).to_bytes(len(head), "little")
+        if len(head) == HEADER and is_header(whole):
+            return whole[4] == KINDS["refused"]
+    return True
 
 
 def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:

@@ -127,7 +127,7 @@ def _missing_terms(store: Store, heads: list[Head], terms: list[Term], undescrib
 def _check_saved(store: Store) -> None:
     """Raise `StoreError` if a saved graph lacks the description of its snapshot."""
     archive = store.archive
-    for name in archive.files.names(archive.path):
+    for name in archive.names():
         if name.startswith("snapshot-") and not name.endswith((".json", ".tmp", ".damaged")):
             raise StoreError(f"{archive.at(name)}.json is missing, and its files are there: restore it from a backup")
 
@@ -155,8 +155,8 @@ def _add_term(
     # Scan the logs from the snapshot's places on, if it is of this term.
     places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
     scans = store.scans_of(term, places, repair)
-    kept = kept_changes(scans, stored.epoch, bound)
     acknowledged = max((head.epoch for head in heads if head.term == term), default=0)
+    kept = kept_changes(scans, stored.epoch, bound, max(acknowledged, 0 if end is None else end.epoch))
     problem, reason = _problem(store, term, scans, kept.epoch, bound, acknowledged, last=end is None)
     stored.add(kept.shares, kept.epoch)
     if end is not None and stored.epoch >= end.epoch and end.n_vertices not in (None, stored.left):
@@ -252,10 +252,11 @@ class KeptChanges:
 Tries = dict[int, dict[int, Entry]]  #: by attempt, the ranks' records
 
 
-def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None) -> KeptChanges:
+def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None, sure: int = 0) -> KeptChanges:
     """Return the changes that a term's logs keep after epoch `first`, up to `last`. O(records).
 
-    Changes that belong to `first` are among them, since a log may begin with those.
+    Changes that belong to `first` are among them, since a log may begin with those. A change after epoch `sure`, whose
+    refusal may be damaged, counts as refused.
     """
     # Group the records by epoch and attempt.
     tries: dict[int, Tries] = defaultdict(lambda: defaultdict(dict))
@@ -267,6 +268,8 @@ def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None) -> 
                 refused.add((entry.epoch, entry.attempt))
             else:
                 (within if entry.kind in WITHIN else tries)[entry.epoch][entry.attempt][rank] = entry
+
+    refused.update(scan.undecided for scan in scans if scan.undecided is not None and scan.undecided[0] > sure)
 
     def attempts(of: dict[int, Tries], epoch: int) -> Iterator[dict[int, Entry]]:
         tries = of.get(epoch, {})

@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.log.files import Contents, Files, pieces
 from mgraph.log.record_columns import RecordColumns
-from mgraph.log.records import HEADER, MAGIC, Entry, foreign, header_of, is_header, segment_start
+from mgraph.log.records import HEADER, MAGIC, WITHIN, Entry, foreign, header_of, is_header, may_refuse, segment_start
 
 __all__ = ["Scan", "has_records", "scan"]
 
@@ -31,7 +31,9 @@ class Scan:
     entries : list of Entry
         Changes and refusals, in their order in the log.
     broken : str or None
-        The file and the offset of a damaged record that had been synced, after which nothing is read.
+        The file and the offset of a damaged record that had been synced, after which only refusals are read.
+    undecided : (int, int) or None
+        The epoch and the attempt of the last change before that, if the damaged record may be its refusal.
     exists : bool
         True if there is a log.
     last : str or None
@@ -47,6 +49,7 @@ class Scan:
 
     entries: list[Entry] = field(default_factory=list)
     broken: str | None = None
+    undecided: tuple[int, int] | None = None
     exists: bool = False
     last: str | None = None
     nbytes: int = 0
@@ -77,7 +80,7 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
         return result
 
     # Read the headers, one segment after another, and the largest place that they call synced.
-    place, synced, base = begin, max(begin, mark), begin
+    place, synced, base, later = begin, max(begin, mark), begin, list[Entry]()
     for number, start in enumerate(starts):
         synced = max(synced, start)
         if start < place:  # a full disk: the segment before it went on
@@ -97,22 +100,40 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
                 place = entry.end
                 if entry.kind != "mark":
                     result.entries.append(entry)
-            later = _later(contents, place - start, start, log, path, size)
+            later = [*_later(contents, place - start, start, log, path, size)]
             synced = max([synced, *map(_synced_by, later)])
 
     # Cut the log at the first record whose columns are damaged; one that had been synced breaks it.
     torn = _first_damaged(files, result.entries, synced, verify)
     if torn is not None:
-        place = result.entries[torn].place
+        place, later = result.entries[torn].place, [*result.entries[torn:], *later]
         del result.entries[torn:]
     result.unsynced = max(0, min(synced, place) - base), max(0, place - base)
     if starts and place < synced:
         start = max(start for start in starts if start <= place)
         path = f"{folder}/{start:016x}.log"
+        head = bytearray(HEADER)
         with files.contents(path) as contents:
             fate = "damaged" if place - start < contents.size else "missing: the file ends there"
+            n = contents.read(place - start, [head])
+        _add_refusals(result, bytes(head[:n]), later)
         result.broken = f"{path}, offset {place - start}: a record that was synced is {fate}"
     return result
+
+
+def _add_refusals(result: Scan, head: bytes, later: list[Entry]) -> None:
+    """Add the refusals behind a damaged record, since what was refused must not come back, and what `head` may refuse.
+
+    The header may be that of a refusal, unless the next change follows the last one: then that was kept.
+    """
+    result.entries += [entry for entry in later if entry.kind == "refused"]
+    refused = {(entry.epoch, entry.attempt) for entry in result.entries if entry.kind == "refused"}
+    changes = [entry for entry in result.entries if entry.kind != "refused"]
+    last = next((entry for entry in reversed(changes) if (entry.epoch, entry.attempt) not in refused), None)
+    after = next((entry for entry in later if entry.kind not in ("refused", "mark")), None)
+    if last is None or last.kind in WITHIN or not may_refuse(head) or (after is not None and after.epoch > last.epoch):
+        return
+    result.undecided = last.epoch, last.attempt
 
 
 def has_records(files: Files, folder: str) -> bool:

@@ -123,7 +123,7 @@ def write_part(
         On local disks: of which snapshot it is a part, as `mgraph.log.local_disks.whole` needs it.
     """
     about = f"{folder}/rank-{rank:04d}.json"
-    if store.files.exists(store.at(about)) and "problem" not in store.read(about):
+    if store.has(about) and "problem" not in store.read(about):
         return  # of an attempt without a change since: it has the same edges, and may be valid, so it stays untouched
     what = _write(store, folder, f"{folder}/rank-{rank:04d}.arrow", columns, over)
     store.describe(about, {**what, "place": place} if mark is None else {**mark, "file": what, "place": place})
@@ -135,7 +135,7 @@ def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, 
     Returns its description.
     """
     about = f"{folder}/keys.json"
-    if store.files.exists(store.at(about)):
+    if store.has(about):
         return store.read(about)  # as in `write_part`
     what = _write(store, folder, f"{folder}/keys.arrow", {"key": names.column(0, n)})
     store.describe(about, {**what, "kind": names.kind})
@@ -214,7 +214,7 @@ def give_up(store: Store, folder: str, rank: int, problem: str) -> bool:
     """
     with suppress(StoreError, OSError):
         store.files.folder(store.at(folder))
-        if not store.files.exists(store.at(f"{folder}.json")):
+        if not store.has(f"{folder}.json"):
             store.describe(f"{folder}/rank-{rank:04d}.json", {"problem": problem})
         return True
     return False
@@ -222,7 +222,7 @@ def give_up(store: Store, folder: str, rank: int, problem: str) -> bool:
 
 def written(store: Store, folder: str, size: int) -> bool:
     """Return True if all ranks have written their parts."""
-    return all(store.files.exists(store.at(f"{folder}/rank-{rank:04d}.json")) for rank in range(size))
+    return all(store.has(f"{folder}/rank-{rank:04d}.json") for rank in range(size))
 
 
 def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any]) -> None:
@@ -259,7 +259,7 @@ def drop_old(store: Store, retain: int) -> None:
         archive.files.remove(archive.at(folder))
 
     # Drop the terms before the oldest one that is kept, and its log before the snapshot.
-    names = {name.removesuffix(".json") for name in files.names(store.path)}
+    names = {name.removesuffix(".json") for name in store.names()}
     for name in sorted(names):  # a folder too of which only the description was removed
         if (number := term_of(name)) and number < first["term"]:
             files.remove(store.at(f"{name}.json"))

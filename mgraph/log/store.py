@@ -35,7 +35,7 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from mgraph.errors import InvalidOption, StoreError
-from mgraph.log.files import Files, failed, pieces
+from mgraph.log.files import Files, failed, pieces, reading
 from mgraph.log.manifest import FORMAT, Head, StoredGraph, Term, described, head_name, term_of
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
@@ -116,12 +116,24 @@ class Store:
         """Return the path of something in the store."""
         return "/".join((self.path, *names))
 
+    def has(self, *names: str) -> bool:
+        """Return True if the store has a file or folder; `StoreError` if that cannot be read."""
+        path = self.at(*names)
+        with reading(path):
+            return self.files.exists(path)
+
+    def names(self, *folder: str) -> list[str]:
+        """Return the names in the store or in a folder of it, sorted; `StoreError` if they cannot be read."""
+        path = self.at(*folder)
+        with reading(path):
+            return self.files.names(path)
+
     # ---- descriptions ------------------------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
         """True if the folder holds a store."""
-        return self.files.exists(self.at("store.json"))
+        return self.has("store.json")
 
     def create(self, kind: Mapping[str, Any]) -> dict[str, Any]:
         """Make a store for a graph of this kind; return its description.
@@ -141,11 +153,7 @@ class Store:
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if the folder holds a store, or terms of one."""
-        try:
-            names = self.files.names(self.path)
-        except OSError as error:
-            raise failed(error, self.path, "the folder of the store cannot be read:") from error
-        if self.exists or any(name.startswith("term-") for name in names):
+        if self.exists or any(name.startswith("term-") for name in self.names()):
             raise InvalidOption(
                 f"{self.path} holds a store: open it with DynamicGraph.open({self.path!r}), on a cluster with its "
                 "client before the path"
@@ -155,9 +163,7 @@ class Store:
         """Raise `InvalidOption` if the place for the snapshots has another graph's."""
         if (elsewhere := kind.get("snapshots")) is not None:
             archive = Store(elsewhere)
-            if any(
-                name == OWNER or name.startswith(("store.", "snapshot-")) for name in archive.files.names(archive.path)
-            ):
+            if any(name == OWNER or name.startswith(("store.", "snapshot-")) for name in archive.names()):
                 raise InvalidOption(f"{archive.path} has snapshots of another graph: choose another place")
 
     def mark_archive(self, about: Mapping[str, Any]) -> None:
@@ -173,7 +179,7 @@ class Store:
         Earlier versions did not mark it.
         """
         archive = self.archive
-        marked = archive is not self and archive.files.exists(archive.at(OWNER))
+        marked = archive is not self and archive.has(OWNER)
         if marked and archive.read(OWNER)["id"] != self.about()["id"]:
             raise StoreError(
                 f"{archive.at(OWNER)} says that the snapshots there are of another store than {self.path}; restore its "
@@ -207,11 +213,10 @@ class Store:
         # Check the bytes.
         path = self.at(name)
         try:
-            sealed = json.loads(self.files.read(path))
+            with reading(path):
+                sealed = json.loads(self.files.read(path))
             content: dict[str, Any] = sealed["content"]
             whole = sealed["checksum"] == f"{checksum(json.dumps(content, sort_keys=True).encode()):016x}"
-        except OSError as error:
-            raise failed(error, path, "the store cannot be read:") from error
         except (ValueError, KeyError, TypeError, RecursionError):
             whole = False
         if not whole or not isinstance(content, dict):
@@ -311,17 +316,17 @@ class Store:
         return results
 
     def _descriptions(self, begins: str) -> list[str]:
-        names = self.files.names(self.path)
-        return [name for name in names if name.startswith(begins) and name.endswith(".json")]
+        return [name for name in self.names() if name.startswith(begins) and name.endswith(".json")]
 
     def undescribed(self) -> list[str]:
         """Return the folders of terms with a whole record and without a description."""
-        names = self.files.names(self.path)
+        names = self.names()
         return [name for name in names if term_of(name) and f"{name}.json" not in names and self._has_records(name)]
 
     def _has_records(self, term: str) -> bool:
         """Return True if a log of a term's folder holds a whole record."""
-        return any(has_records(self.files, self.at(term, rank)) for rank in self.files.names(self.at(term)))
+        with reading(self.at(term)):
+            return any(has_records(self.files, self.at(term, rank)) for rank in self.names(term))
 
     def missing_term(self, number: int) -> str:
         """Return the message that the description of a term is missing."""
@@ -362,11 +367,14 @@ class Store:
         Nobody reads it from now on.
         """
         new, number = f"{name}.damaged", 1
-        while self.files.exists(self.at(new)):
+        while self.has(new):
             number += 1
             new = f"{name}.damaged-{number}"
-        if self.files.exists(self.at(name)):
-            self.files.rename(self.at(name), self.at(new))
+        if self.has(name):
+            try:
+                self.files.rename(self.at(name), self.at(new))
+            except OSError as error:
+                raise failed(error, self.at(name), "the store cannot be written:") from error
 
     def vertices_at_start(self, stored: StoredGraph | None) -> int | None:
         """Return the vertices that a new term's description needs, or None."""
@@ -410,11 +418,16 @@ class Store:
 
     def drop_segments(self, term: int, rank: int, place: int) -> None:
         """Remove the segments that end at or before the start of another, `place`."""
-        folder = self.log_folder(term, rank)
-        for name in self.files.names(folder):
+        for name in self._segments_of(term, rank):
             start = segment_start(name)
             if start is not None and start < place:
-                self.files.remove(f"{folder}/{name}")
+                self.files.remove(f"{self.log_folder(term, rank)}/{name}")
+
+    def _segments_of(self, term: int, rank: int) -> list[str]:
+        """Return the names in the folder of a rank's log; `StoreError` if they cannot be read."""
+        folder = self.log_folder(term, rank)
+        with reading(folder):
+            return self.files.names(folder)
 
     # ---- locks -------------------------------------------------------------------------------------------------------
 
@@ -453,7 +466,7 @@ class Store:
 
     def check_ranks(self, who: str = "") -> None:
         """Raise `StoreError` if a rank of another graph has its lock."""
-        for name in self.files.names(self.path):
+        for name in self.names():
             if name.startswith("rank-") and name.endswith(".lock"):
                 self.lock(name, who).close()
 
@@ -469,7 +482,7 @@ class Store:
         """Return True if the log has all epochs from 0 on."""
         first = segment_name(0)
         return bool(terms and terms[0].number == 1) and all(
-            first in self.files.names(self.log_folder(1, rank)) for rank in range(terms[0].size)
+            first in self._segments_of(1, rank) for rank in range(terms[0].size)
         )
 
     def scans_of(self, term: Term, places: list[int], repair: bool) -> list[Scan]:

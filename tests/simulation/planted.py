@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from virtual_disk import Disk
+from crashing import CrashingFiles, Inode
+from virtual_disk import Disk, ReadFile
 
 from mgraph.client.calls import exchange_lifecycle, send_lock
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -17,8 +19,9 @@ from mgraph.client.connections.sessions import Sessions
 from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
 from mgraph.errors import StoreError
-from mgraph.log import recovery_scan
+from mgraph.log import records, recovery_scan, scan
 from mgraph.log.log import Log
+from mgraph.log.record_columns import RecordColumns
 from mgraph.log.recovery_scan import KeptChanges, kept_changes
 from mgraph.log.scan import Scan
 from mgraph.log.segments import Segments
@@ -121,6 +124,41 @@ def names_are_not_synced(patch: Patch) -> None:
     patch.setattr(Disk, "sync_folder", lambda files, path: None)
 
 
+def errors_of_the_syncs_of_folders_are_swallowed(patch: Patch) -> None:
+    sync_folder = Disk.sync_folder
+
+    def swallowed(files: Disk, path: str) -> None:
+        with suppress(OSError):
+            sync_folder(files, path)
+
+    patch.setattr(Disk, "sync_folder", swallowed)
+
+
+def a_folder_whose_name_was_not_synced_is_kept(patch: Patch) -> None:
+    change = Disk._change
+
+    def kept(files: Disk, old: str | None, new: str | None, inode: Inode | None) -> None:
+        if new is not None or inode is not None:
+            change(files, old, new, inode)
+
+    patch.setattr(Disk, "_change", kept)
+
+
+def columns_are_read_without_their_checksum(patch: Patch) -> None:
+    def filled(columns: RecordColumns, entry: Any, wanted: Any) -> bool:
+        return all(columns._read(entry, at, [column]) for at, column in wanted)
+
+    patch.setattr(RecordColumns, "_filled", filled)
+
+
+def headers_are_read_without_their_checksum(patch: Patch) -> None:
+    patch.setattr(records, "is_header", lambda head: head[:4] == records.MAGIC)
+
+
+def a_damaged_refusal_counts_as_none(patch: Patch) -> None:
+    patch.setattr(scan, "_add_refusals", lambda result, head, later: None)
+
+
 def heads_name_what_is_not_synced(patch: Patch) -> None:
     patch.setattr(Log, "synced", property(lambda log: log.place))
 
@@ -190,6 +228,43 @@ def the_largest_durable_epoch_counts(patch: Patch) -> None:
 
 def attempts_of_a_holder_follow_those_of_a_lost_one(patch: Patch) -> None:
     patch.setattr(published, "SPAN", 1)
+
+
+def a_read_error_is_the_end_of_a_file(patch: Patch) -> None:
+    read = ReadFile.read
+
+    def upto(contents: ReadFile, at: int, parts: Any) -> int:
+        try:
+            return read(contents, at, parts)
+        except OSError:
+            return 0
+
+    patch.setattr(ReadFile, "read", upto)
+    patch.setattr(Disk, "contents", lambda files, path: ReadFile(files, path, CrashingFiles.read(files, path)))
+
+
+def what_cannot_be_looked_up_is_not_there(patch: Patch) -> None:
+    exists = Disk.exists
+
+    def seen(files: Disk, path: str) -> bool:
+        try:
+            return exists(files, path)
+        except OSError:
+            return False
+
+    patch.setattr(Disk, "exists", seen)
+
+
+def a_folder_that_cannot_be_listed_is_empty(patch: Patch) -> None:
+    names = Disk.names
+
+    def listed(files: Disk, path: str) -> list[str]:
+        try:
+            return names(files, path)
+        except OSError:
+            return []
+
+    patch.setattr(Disk, "names", listed)
 
 
 # ---- locks -----------------------------------------------------------------------------------------------------------
@@ -358,7 +433,10 @@ RULES = [
     heads_name_what_is_not_synced, one_vote_suffices, a_rank_in_doubt_discards, a_rank_in_doubt_commits,
     doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number, epochs_are_not_checked,
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
-    the_largest_durable_epoch_counts,
+    the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
+    a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
+    a_folder_whose_name_was_not_synced_is_kept, columns_are_read_without_their_checksum,
+    headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,

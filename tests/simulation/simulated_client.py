@@ -28,7 +28,7 @@ from mgraph.partition import Partition
 if TYPE_CHECKING:
     from simulated_cluster import Cluster
 
-__all__ = ["LONG", "Client"]
+__all__ = ["LONG", "PATH", "Client"]
 
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
@@ -60,6 +60,7 @@ class Client:
         self.process = world.process(f"client-{self.number}")
         self._loop = self._cluster.network.loops[self.process] = Loop(world, self.process)
         self._graph: Any = None
+        self._repair = False
         self._lineage = 0  # of the history, when the graph was opened
         self._fiber = world.spawn(self.process, "program", self._run)
 
@@ -164,7 +165,13 @@ class Client:
 
     def _ask_durable(self) -> None:
         history, stopped = self._cluster.history, self._cluster.history.stops
-        report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
+        try:
+            report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
+        except StoreError as error:  # the list of the snapshots cannot be read
+            if not self._cluster.faults.unread:
+                raise
+            self._tell(f"{error}")
+            return
         if report is not None and history.stops == stopped:
             history.durable = max(history.durable, report.durable_epoch)
             self._cluster.come("answer")
@@ -305,12 +312,27 @@ class Client:
             except MgraphError as error:
                 self._tell(f"cannot open: {type(error).__name__}: {error}")
                 self._leave()
+                if cluster.history.flipped and isinstance(error, StoreError) and error.reason is None:
+                    self._find_damage(error)
+                    continue
                 if cluster.history.damaged and isinstance(error, StoreError) and cluster.world.now > cluster.quiet:
                     self._at = len(self._program)  # the damage is found
                     raise _Detour from None
                 if cluster.world.now > cluster.quiet + LONG:
                     raise Violation(f"the graph cannot be opened: {type(error).__name__}: {error}") from error
             clock.sleep(0.05 + cluster.world.rng.random())
+
+    def _find_damage(self, error: StoreError) -> None:
+        """Open the store with `repair`, or end the program where the description of the graph is damaged."""
+        history = self._cluster.history
+        if history.flipped not in str(error):
+            raise Violation(f"a bit of {history.flipped} has flipped, and is not named: {error}") from error
+        if history.flipped == f"{PATH}/store.json":
+            self._at = len(self._program)
+            raise _Detour
+        if self._repair:
+            raise Violation(f"a store cannot be repaired: {error}") from error
+        self._repair = history.repaired = True
 
     def _reopen(self, lost: Incarnation, generation: int) -> Incarnation:
         """Open the graph again after a loss, for `Recovering`."""
@@ -369,11 +391,10 @@ class Client:
         caller.call("create_store", {"path": PATH, "kind": {"n_vertices": model_shard.N}, **how})
         return 0, np.empty((0, len(TOLD)), np.int64)
 
-    @staticmethod
-    def _restored(caller: Coordinator, how: dict[str, Any], after: int | None) -> tuple[int, Any]:
-        epoch = surveyed(caller, PATH, None, False, True)["epoch"]
+    def _restored(self, caller: Coordinator, how: dict[str, Any], after: int | None) -> tuple[int, Any]:
+        epoch = surveyed(caller, PATH, None, self._repair, True)["epoch"]
         caller.call("create")
-        args = {"epoch": epoch, "repair": False, "how": how, "read_only": False, "after": after}
+        args = {"epoch": epoch, "repair": self._repair, "how": how, "read_only": False, "after": after}
         answers = caller.call("restore", args)
         return epoch, np.sum([answer["counts"] for answer in answers], axis=0).reshape(-1, len(TOLD))
 

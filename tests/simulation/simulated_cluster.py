@@ -18,7 +18,7 @@ import dask
 import model_shard
 import virtual_time
 from fibers import Killed, Process, Runner, World, world
-from simulated_client import Client
+from simulated_client import PATH, Client
 from simulated_history import History
 from virtual_disk import Disk, Faults
 from virtual_loop import Loop
@@ -32,17 +32,20 @@ from mgraph.client.calls import channel_calls, coordinator, graph_lock, loop_run
 from mgraph.client.connections import opening
 from mgraph.client.stores import recovery
 from mgraph.log import head, log, segments, store
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
+from mgraph.log.store import Store
 from mgraph.worker.calls import HANDLERS, Calls, Host, changes, stores
 from mgraph.worker.sessions import session, thread
 from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import ShardThread
 from mgraph.worker.stores import storage
 
-__all__ = ["Cluster", "Setting", "simulated"]
+__all__ = ["RATES", "Cluster", "Setting", "simulated"]
 
 PAUSE = 10.0  #: virtual seconds of a pause, at most: longer than a client's patience
 HANG = 40.0  #: virtual seconds after which a worker that hangs is killed
+RATES = ("eio", "full", "unread", "lost", "lying")  #: of a setting: what a disk does wrong
 SEGMENT = 1500  #: bytes of a segment of a log
 
 
@@ -62,6 +65,8 @@ class Setting:
         Probability that a graph is opened on some of the workers only.
     slow : float
         See `Faults`.
+    flip : bool
+        True if a bit of a file flips before the last opening.
     """
 
     kind: str
@@ -70,10 +75,17 @@ class Setting:
     sync: str
     eio: float = 0.0
     full: float = 0.0
+    unread: float = 0.0
     lost: float = 0.0
     lying: float = 0.0
     few: float = 0.3
     slow: float = 0.1
+    flip: bool = False
+
+    @property
+    def rates(self) -> list[float]:
+        """The probabilities of the faults of the disk."""
+        return [getattr(self, name) for name in RATES]
 
 
 # ---- in place of threads, clocks and files ---------------------------------------------------------------------------
@@ -216,7 +228,7 @@ class Cluster:
     def __init__(self, world: World, setting: Setting, peaceful: bool) -> None:
         self.world, self.setting, self.peaceful = world, setting, peaceful
         self.network = Network(world, lambda: self.come("vote"))
-        self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying, setting.slow)
+        self.faults = Faults(*setting.rates, slow=setting.slow)
         self.disk = Disk(world, self.faults, lambda: self.come("sync"))
         self.disk.now["/data"] = self.disk.disk["/data"] = None
         self.history = History(forgetful=setting.sync == "background", damaged=self.faults.damaging)
@@ -339,8 +351,16 @@ class Cluster:
     def heal(self) -> None:
         """Let no further fault happen."""
         self._armed.clear()
-        self.faults.eio = self.faults.full = 0.0
+        self.faults.eio = self.faults.full = self.faults.unread = 0.0
         self.quiet = max(self.world.now, self.ends)
+
+    def flip(self) -> None:
+        """Flip a bit of a file, and note if it looks like the end of a log that a crash has torn."""
+        torn = [log for log in scan_store(Store(PATH)).unsynced if log.last is not None]
+        path, at = self.disk.flip(PATH)
+        self.history.flipped = path
+        self.history.torn = any(log.last == path and log.unsynced[0] <= at < log.unsynced[1] for log in torn)
+        self.tell("fault", f"a bit flips at {at} of {path}{' in what may be torn' * self.history.torn}")
 
     def _restart(self, address: str, seconds: float) -> None:
         self.world.kill(self.workers[address])

@@ -33,6 +33,12 @@ class History:
         True if the disk may have damaged what it was given, so that epochs may be missing.
     created : bool
         True if the store was acknowledged.
+    flipped : str
+        The file of which a bit has flipped, until the store is opened.
+    torn : bool
+        True if that bit is in what no other record calls synced, so that it looks torn by a crash.
+    repaired : bool
+        True if the store was opened without what comes behind the damage.
     lineage : int
         Grows when told epochs may be lost. A client that was paused then still reads answers of an earlier lineage.
     """
@@ -44,6 +50,9 @@ class History:
     epochs: dict[int, int] = field(default_factory=dict)
     durable: int = 0
     created: bool = False
+    flipped: str = ""
+    torn: bool = False
+    repaired: bool = False
     lineage: int = 0
     stops: int = 0  # of the machine
     stopped: bool = False  # since the last opening the machine stopped
@@ -112,13 +121,15 @@ class History:
             return epoch
 
         # What was told is there, but for what a machine that stopped, or a disk that lies, may lose.
-        lost = self.damaged or (self.forgetful and self.stopped)
-        if opened and lost and epoch < floor and (self.damaged or epoch >= self.durable):
+        given_up = self.damaged or self.repaired or self.torn
+        lost = given_up or (self.forgetful and self.stopped)
+        if opened and lost and epoch < floor and (given_up or epoch >= self.durable):
             self.epochs = {at: number for at, number in self.epochs.items() if at <= epoch}
         elif epoch < floor:
             raise Violation(f"epoch {floor} was told, durable up to {self.durable}, and epoch {epoch} was read")
         if opened:
-            self.stopped = False
+            self.stopped = self.repaired = self.torn = False
+            self.flipped = ""
         if self.damaged and opened:
             self.epochs = {}
         for at, number in history:

@@ -24,7 +24,7 @@ from typing import Any
 from fibers import LINE, World
 from preemption import Preemption
 from simulated_client import LONG
-from simulated_cluster import Cluster, Setting, simulated
+from simulated_cluster import RATES, Cluster, Setting, simulated
 from simulated_history import Violation
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
@@ -35,6 +35,7 @@ FAULTS = (
     "cut", "interrupt", "interrupt", "power", "end",
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
+FLIPPED = (("read",), ("insert", 3, (), ()), ("reopen",), ("read",))  #: the last program, where a bit has flipped
 MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
 PRODUCT = Preemption("/mgraph/")
 DISKS = ("", "", "eio", "full", "eio full", "lost", "lying")
@@ -62,6 +63,8 @@ class Shape:
         Events between which faults come.
     lines : float
         Probability that fibers give way between lines, too.
+    unread, flip : float
+        Probabilities that reads of the disk fail, and that a bit flips before the last opening.
     threads : float
         Probability that a step is a change beside reads of several threads.
     kinds, syncs, disks, what, moments : tuple of str
@@ -82,6 +85,8 @@ class Shape:
     faults: tuple[int, ...]
     span: tuple[int, int]
     lines: float
+    unread: float = 0.0
+    flip: float = 0.0
     threads: float = 0.0
     kinds: tuple[str, ...] = KINDS
     syncs: tuple[str, ...] = ("always", "background")
@@ -96,9 +101,9 @@ class Shape:
 
 
 SHAPES = {
-    "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15),
-    "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05),
-    "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.7),
+    "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15, 0.15, 0.1),
+    "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05, 0.15, 0.1),
+    "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.15, 0.1, 0.7),
     # The threads of a log, when the machine stops or a process ends just as a change is acknowledged.
     "log": Shape(
         2, 1, (2, 6), (1,), (300, 1200), 1.0, kinds=("alone",), disks=("",),
@@ -113,18 +118,23 @@ SHAPES = {
     ),
     # Threads of a client whose graph comes back after the loss of a worker.
     "recoveries": Shape(
-        2, 1, (2, 4), (1, 2), (300, 1000), 1.0, 0.9, kinds=("recovering",), disks=("",), what=("kill worker",),
+        2, 1, (2, 4), (1, 2), (300, 1000), 1.0, threads=0.9, kinds=("recovering",), disks=("",), what=("kill worker",),
         moments=("", "answer"), traced=("mgraph/client/stores/recovery.py",), line=0.2,
     ),
     # Ctrl-C of calls that wait behind those of other threads.
     "interrupts": Shape(
-        2, 1, (3, 6), (3, 5), (300, 1500), 0.0, 0.9, kinds=("alone",), disks=("",), what=("interrupt",),
+        2, 1, (3, 6), (3, 5), (300, 1500), 0.0, threads=0.9, kinds=("alone",), disks=("",), what=("interrupt",),
         moments=("",),
     ),
     # A rank that goes on while its graph is opened again elsewhere.
     "left behind": Shape(
         3, 1, (2, 4), (1, 2), (300, 1500), 0.0, kinds=("alone", "recovering"), syncs=("always",), disks=("",),
         what=("kill and pause",), moments=("sync",), mix=(("insert", 1.0),), few=0.6, slow=0.5,
+    ),
+    # A store that is opened again and again, from a disk that fails.
+    "openings": Shape(
+        2, 1, (2, 5), (2, 3), (200, 1200), 0.0, 0.7, 0.5, kinds=("alone", "recovering"), disks=("", "eio"),
+        what=("power", "end", "kill worker"), moments=("", "answer"), mix=(("insert", 0.5), ("pipeline", 1.0)),
     ),
 }  # fmt: skip
 
@@ -148,13 +158,16 @@ class Plan:
         clients = rng.randint(2, size.clients) if kind in ("rivals", "published") else 1
         disk = rng.choice(size.disks)
         rates = {name: rng.choice([0.005, 0.03]) for name in disk.split()}
-        setting = Setting(
-            kind, rng.randint(1, size.workers), clients, rng.choice(size.syncs), few=size.few, slow=size.slow, **rates
-        )
+        workers, sync = rng.randint(1, size.workers), rng.choice(size.syncs)
         programs = tuple(_program(rng, rng.randint(*size.steps), size) for _ in range(clients))
         count = rng.choice(size.faults)
         faults = sorted(_fault(rng, size) for _ in range(count))
-        return cls(seed, setting, programs, tuple(faults), size.traced if rng.random() < size.lines else (), size.line)
+        lines = size.traced if rng.random() < size.lines else ()
+        if rng.random() < size.unread:
+            rates["unread"] = rng.choice([0.01, 0.05])
+        flip = rng.random() < size.flip and not {"lost", "lying"} & rates.keys()
+        setting = Setting(kind, workers, clients, sync, few=size.few, slow=size.slow, flip=flip, **rates)
+        return cls(seed, setting, programs, tuple(faults), lines, size.line)
 
 
 def _fault(rng: random.Random, size: Shape) -> tuple[int, str, int, float, str]:
@@ -226,8 +239,7 @@ def run(plan: Plan) -> Result:
 def _run(plan: Plan, world: World) -> Result:
     problem = None
     try:
-        rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)
-        cluster = Cluster(world, plan.setting, peaceful=not plan.faults and not any(rates))
+        cluster = Cluster(world, plan.setting, peaceful=not plan.faults and not any(plan.setting.rates))
         for program in plan.programs:
             cluster.start_client(program)
         faults = [(step, partial(cluster.inject, *fault)) for step, *fault in plan.faults]
@@ -246,7 +258,9 @@ def _run(plan: Plan, world: World) -> Result:
         cluster.inject(world.rng.choice(["power", "end"]), 0, 0.1)
         cluster.heal()
         cluster.setting = replace(plan.setting, kind="alone")
-        cluster.start_client((("read",),))
+        if plan.setting.flip and cluster.history.created:
+            cluster.flip()
+        cluster.start_client(FLIPPED if cluster.history.flipped else (("read",),))
         world.run(lambda: not cluster.busy)
     except Exception as error:
         problem = error
@@ -280,9 +294,11 @@ def _kind(result: Result) -> str:
 def _smaller(plan: Plan) -> Iterator[Plan]:
     if plan.lines:
         yield replace(plan, lines=())
-    for name in ("eio", "full", "lost", "lying"):
+    for name in RATES:
         if getattr(plan.setting, name):
             yield replace(plan, setting=replace(plan.setting, **{name: 0.0}))
+    if plan.setting.flip:
+        yield replace(plan, setting=replace(plan.setting, flip=False))
     if plan.setting.workers > 1:
         yield replace(plan, setting=replace(plan.setting, workers=plan.setting.workers - 1))
     for at in range(len(plan.faults)):

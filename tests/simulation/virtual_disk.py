@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crashing import CrashingFiles, Inode, MemoryFile
+from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile, parent
 from fibers import Process, World
 
 from mgraph.log.files import _moved
 
-__all__ = ["Disk", "Faults"]
+__all__ = ["Disk", "Faults", "ReadFile"]
 
 
 class Faults:
@@ -22,7 +22,11 @@ class Faults:
     ----------
     eio, full : float
         An operation fails; a write, an allocation, a new file or a new folder finds no room. A write that fails leaves
-        a part, and a sync that fails may lose what was written.
+        a part, and a sync that fails may lose what was written. After that of a folder, later ones write nothing until
+        the folder is changed again.
+    unread : float
+        A read fails: of bytes, of the names in a folder, or of whether something is there. All reads of the same path
+        then fail for up to a second.
     lost, lying : float
         A write goes to another place; a sync returns, and has done nothing. Only these two are damage that a program
         cannot see.
@@ -30,8 +34,9 @@ class Faults:
         An operation that takes some time takes long.
     """
 
-    def __init__(self, eio: float, full: float, lost: float, lying: float, slow: float) -> None:
-        self.eio, self.full, self.lost, self.lying, self.slow = eio, full, lost, lying, slow
+    def __init__(self, eio: float, full: float, unread: float, lost: float, lying: float, slow: float) -> None:
+        self.eio, self.full, self.unread = eio, full, unread
+        self.lost, self.lying, self.slow = lost, lying, slow
 
     @property
     def damaging(self) -> bool:
@@ -52,6 +57,18 @@ class _Lock:
             del self._locks[self._path]
 
     truncate = write = flush = lambda self, *args: None
+
+
+class ReadFile(MemoryContents):
+    """A file whose reads fail now and then."""
+
+    def __init__(self, files: Disk, path: str, data: bytes) -> None:
+        super().__init__(data)
+        self._files, self._path = files, path
+
+    def read(self, at: int, parts: Sequence[Any]) -> int:
+        self._files.look(self._path)
+        return super().read(at, parts)
 
 
 class _File(MemoryFile):
@@ -100,6 +117,8 @@ class Disk(CrashingFiles):
         super().__init__(self._operate)
         self.world, self.faults, self.rng, self.synced = world, faults, world.rng, synced
         self.locks: dict[str, _Lock] = {}
+        self._unreadable: dict[str, float] = {}  # until when
+        self._given_up: set[str] = set()  # folders whose last sync failed, without a change since
 
     def _operate(self, what: str, path: str) -> None:
         """Take some time, or fail. The process may be gone meanwhile."""
@@ -122,6 +141,30 @@ class Disk(CrashingFiles):
         if full and rng.random() < faults.full:
             raise OSError(errno.ENOSPC, "No space left on device", path)
 
+    def look(self, path: str) -> None:
+        """Fail, if the seed says so, to read something, and all of the same path for some time."""
+        if not self.faults.unread or self.world.fiber is None:
+            return
+        if self.rng.random() < self.faults.unread:
+            self._unreadable[path] = self.world.now + self.rng.random()
+        if self._unreadable.get(path, 0.0) > self.world.now:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def names(self, path: str) -> list[str]:
+        self.look(path)
+        return super().names(path)
+
+    def exists(self, path: str) -> bool:
+        self.look(path)
+        return super().exists(path)
+
+    def read(self, path: str) -> bytes:
+        self.look(path)
+        return super().read(path)
+
+    def contents(self, path: str) -> Any:
+        return ReadFile(self, path, self.read(path))
+
     def open(self, path: str) -> Any:
         if path not in self.now:
             self.tick("create", path)
@@ -137,6 +180,19 @@ class Disk(CrashingFiles):
             if name in self.now:  # no other process has removed it meanwhile
                 self._change(name, None, self.now[name])
 
+    def sync_folder(self, path: str) -> None:
+        try:
+            self.tick("sync folder", path)
+        except OSError:
+            self._given_up.add(path)
+            raise
+        if path not in self._given_up:
+            self.make_durable(path)
+
+    def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
+        super()._change(old, new, inode)
+        self._given_up.discard(parent(new or old or ""))
+
     def lock(self, path: str) -> Any:
         fiber = self.world.fiber
         assert fiber is not None
@@ -146,6 +202,16 @@ class Disk(CrashingFiles):
         if path not in self.now:
             self._change(None, path, Inode())
         return _Lock(self.locks, path, fiber.process)
+
+    def flip(self, folder: str) -> tuple[str, int]:
+        """Flip a bit of a file; return its path and the offset."""
+        files = [(path, inode) for path, inode in sorted(self.now.items()) if inode and path.startswith(folder)]
+        path, inode = self.rng.choice([(path, inode) for path, inode in files if any(inode.data)])
+        at = self.rng.randrange(len(inode.data.rstrip(b"\0")))
+        inode.data[at] ^= 1 << self.rng.randrange(8)
+        inode.sync()
+        inode.disk = bytes(inode.data)
+        return path, at
 
     def stopped(self, rng: random.Random) -> Disk:
         """Return what the disk has after its machine has stopped and is started again."""

@@ -184,10 +184,15 @@ class CrashingFiles(Files):
             if name not in self.now:
                 self.tick("mkdir", name)
                 self._change(None, name, None)
-                self.sync_folder(_parent(name))
+                try:
+                    self.sync_folder(parent(name))
+                except OSError:
+                    if name in self.now and not self.names(name):
+                        self._change(name, None, None)
+                    raise
 
     def names(self, path: str) -> list[str]:
-        return sorted(name.rpartition("/")[2] for name in self.now if name != "/" and _parent(name) == path)
+        return sorted(name.rpartition("/")[2] for name in self.now if name != "/" and parent(name) == path)
 
     def contents(self, path: str) -> Any:
         return MemoryContents(self.read(path))
@@ -212,6 +217,10 @@ class CrashingFiles(Files):
 
     def sync_folder(self, path: str) -> None:
         self.tick("sync folder", path)
+        self.make_durable(path)
+
+    def make_durable(self, path: str) -> None:
+        """Bring the names in a folder to the disk."""
         for change in self.pending.pop(path, []):
             _apply(self.disk, change)
 
@@ -221,7 +230,7 @@ class CrashingFiles(Files):
     def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
         change = (old, new, inode)
         _apply(self.now, change)
-        self.pending.setdefault(_parent(new or old or ""), []).append(change)
+        self.pending.setdefault(parent(new or old or ""), []).append(change)
 
     # ---- what a disk has ---------------------------------------------------------------------------------------------
 
@@ -235,13 +244,13 @@ class CrashingFiles(Files):
                     _apply(names, change)
         after = CrashingFiles()
         for name, inode in sorted(names.items()):
-            if name == "/" or _parent(name) in after.now:  # else its folder is lost
+            if name == "/" or parent(name) in after.now:  # else its folder is lost
                 after.now[name] = None if inode is None else Inode(inode.crashed(rng))
         after.disk = dict(after.now)
         return after
 
 
-def _parent(path: str) -> str:
+def parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 

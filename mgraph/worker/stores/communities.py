@@ -68,7 +68,7 @@ def _seen(shard: Shard, storage: Storage, stored: StoredGraph, repair: bool) -> 
     A repair leaves out damaged ones.
     """
     store, of, snapshot = storage.store, stored.about["id"], stored.snapshot or {"term": 0}
-    files = [(store, FILE)] if storage.sees_communities and store.files.exists(store.at(FILE)) else []
+    files = [(store, FILE)] if storage.sees_communities and store.has(FILE) else []
     about, contents = snapshot.get("communities"), list[Value]()
     if about is not None and about.get("holder", 0) == shard.rank:
         files.append((store.archive, about["name"]))

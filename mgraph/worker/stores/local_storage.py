@@ -45,7 +45,7 @@ class LocalStorage(Storage):
 
     def claim(self) -> None:
         """Lock the folder for this graph, if it exists."""
-        if self.store.files.exists(self.store.path):
+        if self.store.has():
             self._lock()
 
     def view(self, new: bool = False) -> Value:

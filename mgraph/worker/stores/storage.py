@@ -277,7 +277,7 @@ class Storage:
                     store.make_folder()
                     store.describe(os.path.basename(mark), {"host": socket.gethostname()})
             with all_or_none(shard):
-                if not store.files.exists(mark):
+                if not store.has(os.path.basename(mark)):
                     raise StoreError(
                         f"{shard}, on host {socket.gethostname()}, does not see what rank 0 has written to "
                         f"{store.path}: it must be a folder that all workers share, or a URL"
