@@ -68,16 +68,14 @@ class Budget:
 
     A worker that passes its memory limit is killed by its nanny, without an error that could be caught. So code that
     allocates `GRAIN` bytes or more reserves them first. It releases the reservation once the system has mapped the
-    memory,
-    because `left` counts mapped memory. A comm cannot refuse a message, so memory for large messages is reserved before
-    they are sent.
+    memory, because `left` counts mapped memory. A comm cannot refuse a message, so memory for large messages is
+    reserved before they are sent.
 
     Parameters
     ----------
     left : callable, optional
         Returns the bytes that the process may still take; reservations are subtracted here. Without it only the
-        machine's
-        memory is a limit.
+        machine's memory is a limit.
     reclaim : callable, optional
         Frees unused memory of the process. It is called before a reservation is refused.
 
@@ -128,8 +126,7 @@ class Budget:
         """Return the bytes left for an allocation of `nbytes`.
 
         The operating system overcommits: it grants more than it has, and kills a process when the memory is used. So a
-        `LARGE`
-        allocation is compared with the machine's free memory too.
+        `LARGE` allocation is compared with the machine's free memory too.
         """
         return min(self.left(), host_memory_limit()) if nbytes >= LARGE else self.left()
 

@@ -106,7 +106,7 @@ class ReadError(MgraphError, ValueError):
 class StoreError(MgraphError, RuntimeError):
     """Store that cannot be written, read or opened.
 
-    A change that raises this error was not made, and the graph remains usable.
+    A change that raises this error was not made, and the graph can still be read.
 
     Parameters
     ----------

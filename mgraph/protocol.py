@@ -160,8 +160,8 @@ class Hello(NamedTuple):
     """Open a session of the client with `rank` of `graph`.
 
     The graph has `size` ranks, and `patience` is the client's. With `attach` it is another session with a shard of a
-    published graph; otherwise the shard is created.
-    `channel` is the name at which the client listens for a `mgraph.channel`; empty for none.
+    published graph; otherwise the shard is created. `channel` is the name at which the client listens for a
+    `mgraph.channel`; empty for none.
     """
 
     graph: str

@@ -77,8 +77,8 @@ def read(
         The columns of an edge list, Parquet, CSV or TSV: names, or for text without a line of names numbers from 0. By
         default "source" and "target", or "src" and "dst", and 0 and 1 for an edge list; weights and times as in
         `from_pandas`. For GraphML and EVLP `weight` is the property of the edges, by default "weight" in GraphML where
-        ``weighted=True``, and the first one in EVLP. Matrix Market and METIS have no names. Only
-        edge lists and tables have times.
+        ``weighted=True``, and the first one in EVLP. Matrix Market and METIS have no names. Only edge
+        lists and tables have times.
     client, n_vertices, **options
         As in `from_pandas`. ``weighted=False`` ignores the weights of a format; `directed` overrides the file's own
         direction.

@@ -33,8 +33,7 @@ class Kafka:
     """Source that reads a topic. Needs confluent-kafka.
 
     Each partition is a source of its own, ``"topic/0"`` and so on. Its offsets are those of its messages. The graph
-    stores
-    them, so nothing is committed to Kafka and no consumer group is joined.
+    stores them, so nothing is committed to Kafka and no consumer group is joined.
 
     Parameters
     ----------
@@ -43,10 +42,8 @@ class Kafka:
         The configuration of the consumer, as in ``{"bootstrap.servers": "localhost:9092"}``.
     decode : callable
         Makes a batch of a list of messages (bytes), of any type that `DynamicGraph.ingest` takes as a part. By default
-        a
-        message is a table of edges in Arrow's IPC stream format, with the columns source, target and optionally weight,
-        op
-        and time.
+        a message is a table of edges in Arrow's IPC stream format, with the columns source, target and optionally
+        weight, op and time.
     partitions : sequence of int, optional
         All of the topic by default.
     most : int

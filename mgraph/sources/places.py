@@ -31,9 +31,8 @@ class Numbered:
         The name of the source, under which the graph's `offsets` has its last number.
     pairs : iterable of (int, batch), or callable
         Pairs whose numbers ascend; a batch may be anything that `DynamicGraph.ingest` takes as a part. A callable gets
-        the
-        last number that the graph has, or -1, and returns such pairs. Batches that the graph has are left out in any
-        case.
+        the last number that the graph has, or -1, and returns such pairs. Batches that the graph has are left out in
+        any case.
 
     Examples
     --------

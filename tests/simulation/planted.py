@@ -447,7 +447,7 @@ WAITS = [
     a_silent_worker_is_not_lost, answers_of_a_lost_worker_are_awaited, a_dead_client_keeps_the_graphs_lock,
     a_withdrawn_request_gets_the_graphs_lock, an_abort_is_not_acknowledged, waits_go_on_when_a_shard_is_stopped,
 ]  # fmt: skip
-#: those that no seed finds, and the test that does: docs/contributing/failure-model.md says why
+#: those that no seed finds, and the test that does: docs/contributing/simulator.md says why
 NOT_FOUND = {
     a_sync_goes_on_beside_one_that_fails: "tests/log/test_segments.py",
     places_in_a_log_are_claimed_without_a_lock: "tests/log/test_segments.py",

@@ -218,8 +218,8 @@ ROWS: dict[str, str] = {
     "deletes/s, a call each": "delete.updates_per_s",
     "inserts/s, pipelined from the client": "pipelined.updates_per_s",
     "share of the link's bandwidth": "pipelined.share_of_link",
-    "inserts/s, born on the workers": "born.updates_per_s",
-    "updates/s, 50% deletes, born on the workers": "mixed.updates_per_s",
+    "inserts/s, from the workers": "born.updates_per_s",
+    "updates/s, 50% deletes, from the workers": "mixed.updates_per_s",
 }
 
 

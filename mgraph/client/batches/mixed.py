@@ -75,8 +75,8 @@ def execute(self: Any, operations: Operations) -> Answers:
     ----------
     operations : Operations
         In an undirected graph, "has_edge" and "weight" ask about the edge either way, and predecessors are neighbours.
-        In a graph that grows, a query knows the vertices that updates before it name; in a graph with keys,
-        the vertices that insertions before it name. There an edge to delete whose end is no vertex counts as missing.
+        In a graph that grows, a query knows the vertices that updates before it name; in a graph with keys, those that
+        insertions before it name. There an edge to delete whose end is no vertex counts as missing.
 
     Returns
     -------

@@ -126,7 +126,7 @@ def stream(
     on_batch : callable, optional
         Called in this thread with the `UpdateReport` of each batch once it is committed, in order. It may read the
         graph, which may already be some epochs further. Its error ends the stream. Results that are maintained with
-        ``eager=True`` are up to date with the batch before; then each batch waits for the one before.
+        ``eager=True`` are up to date with the batch by then; with such results, each batch waits for the one before.
     source, target, weight, op, time : str, optional
         The columns of tables and files, as in `update`.
     columns : mapping of str to str, optional

@@ -59,7 +59,7 @@ def list_graphs(client: Any) -> Any:
     Returns
     -------
     list of PublishedGraph
-        Workers that do not answer within a few seconds are left out, and their graphs are `lost`.
+        Graphs on workers that do not answer within a few seconds are `lost`.
     """
     return run_in_thread(partial(_listed, client)) if on_its_loop(client) else _listed(client)
 

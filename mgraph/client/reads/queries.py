@@ -168,6 +168,17 @@ def to_csr(self: Any) -> Csr:
     In a graph with keys, rows and destinations are positions in `vertices`. In a graph with `times`, `time` has the
     time of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
     process needs the memory for it.
+
+    Returns
+    -------
+    Csr
+        With `offsets`, int64[n + 1]; `dst`, uint32[m]; `weight`, float32[m], or None in an unweighted graph; and
+        `time`, or None.
+
+    Raises
+    ------
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
     """
     times = self._options.times
     rows = self._directory.read(partial(routed_reads.all_rows, self._directory.coordinator, time=times is not None))

@@ -102,6 +102,8 @@ def snapshot(self: Any, wait: bool = True) -> int:
         The graph has no store.
     StoreError
         It cannot be written, or pyarrow is missing on a worker. The store is as it was.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
     """
     return write_snapshot(self._directory.coordinator, self._storing, wait)
 
@@ -124,6 +126,8 @@ def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
     ------
     InvalidOption
         The graph has no store, or the store has no such epoch.
+    StoreError, CapacityError, DeviceError, WorkerLost
+        As for `open`.
     """
     graph: Any = self
     defaults: dict[str, Any] = {"structure": graph.structure, "device": graph.device}
@@ -136,7 +140,12 @@ def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
 
 
 def save(self: Any, path: Any) -> None:
-    """Write the current graph to a folder that all workers share: a snapshot without a log.
+    """Write the current graph to a folder that all workers share, or to a URL: a snapshot without a log.
+
+    Parameters
+    ----------
+    path : path or URL of fsspec
+        The folder, which is made if it does not exist.
 
     Raises
     ------
@@ -144,6 +153,12 @@ def save(self: Any, path: Any) -> None:
         The folder holds a store or a saved graph.
     StoreError
         It cannot be written, a worker does not see it, or pyarrow is missing on a worker.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n + m), divided over the workers. Each needs 44 bytes per edge of its own meanwhile.
     """
     write(self._directory, self._options, path)
 

@@ -261,8 +261,7 @@ def ingest(
     """Apply batches that the ranks read themselves, step by step, from `epoch` on.
 
     The source has `size` parts, of which this rank reads those in `sources`, from step `first` on. `generation` and
-    `room`
-    are as in `execute`.
+    `room` are as in `execute`.
     """
     shard = _check_epoch(rank, epoch)
     if generation is not None:

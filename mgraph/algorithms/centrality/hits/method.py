@@ -36,9 +36,9 @@ def hits(
     Parameters
     ----------
     tol : float
-        The tolerance, 0 or more. Let B be the square of the adjacency matrix, transposed times plain, and `s` its
-        largest eigenvalue. The authorities `a` of unit length fulfil ``|B a - s a| <= tol * s``. This is the rule of
-        SciPy's ``svds``, and so of NetworkX's HITS.
+        The tolerance, 0 or more. With ``B = A.T @ A`` for the adjacency matrix A, and `s` the largest eigenvalue of B,
+        the authorities `a` of unit length fulfil ``|B a - s a| <= tol * s``. This is the rule of SciPy's ``svds``, and
+        so of NetworkX's HITS.
     max_iter : int
         The largest number of iterations, 0 or more. Each has up to 20 products with B.
     start : result, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional

@@ -62,15 +62,14 @@ def pagerank(
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
         The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1. Vertices
         missing in a mapping or a Series have 0, and so have those past an array's end: a list has numbers by vertex and
-        names no vertices. Whole numbers that are fewer than the vertices give a warning. Equal for all vertices by
-        default.
-        A list of k of them, or an array of shape (k, n), gives k rows of ranks.
+        names no vertices. A short list of whole numbers gives a warning, since vertices may be meant. By default equal
+        for all vertices. A list of k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
     dangling : "uniform" | "personalization" | "drop", mapping, pandas.Series or array, optional
         The destination of a walk from a vertex without out-edges: all vertices equally; those of `personalization`;
-        none, so that ranks sum to less than 1, as in the GAP benchmark; or a vertex by these numbers, scaled to sum to
-        1. The default is "personalization", as in NetworkX.
+        none, so that ranks sum to less than 1, as in the GAP benchmark; or vertices in proportion to these numbers. The
+        default is "personalization", as in NetworkX.
     weight : bool
         Let a walk choose among a vertex's edges in proportion to their weights; by default equally.
     decay : float or timedelta, optional

@@ -47,9 +47,9 @@ def label_propagation(self: Runs[T], max_iter: int = 10) -> T:
 
     Notes
     -----
-    O(n + m) per round. Labels are counted in hash tables. Each worker receives 4 bytes per
-    vertex of the others in a round. The result is exact: it does not depend on the order of the vertices, the structure
-    or the number of workers. After U. N. Raghavan, R. Albert, S. Kumara, "Near linear time algorithm to detect
+    O(n + m) per round. Labels are counted in hash tables. Each worker receives 4 bytes per vertex of the others in a
+    round. The result is exact: it does not depend on the order of the vertices, the structure or the number of workers.
+    After U. N. Raghavan, R. Albert, S. Kumara, "Near linear time algorithm to detect
     community structures in large-scale networks", Phys. Rev. E 76, 2007, made synchronous.
 
     Examples

@@ -86,8 +86,8 @@ def sample_neighbors(
     Notes
     -----
     A superstep per hop, in which each worker sends every other 8 bytes per sampled neighbour. The row of each vertex
-    whose neighbours are sampled is read twice, O(d). Each neighbour gets a hash of seed, vertex and
-    neighbour, and the smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R.
+    whose neighbours are sampled is read twice, O(d). Each neighbour gets a hash of seed, vertex and neighbour, and the
+    smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R.
     Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
 
     Examples
