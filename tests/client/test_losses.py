@@ -180,7 +180,7 @@ def test_silence_past_the_patience_is_loss_that_says_what_the_worker_ran(quick, 
     with fake_cluster(2, patience=1.5) as (coordinator, workers):
         lost = r"rank 1, the worker at .*, has not answered for 1.5 s while it runs the user's function parse"
         with pytest.raises(WorkerLost, match=lost):
-            call_while_silent(coordinator, workers[1], 3.0)
+            call_while_silent(coordinator, workers[1], patience(3.0))
         assert any("rank 1" in message and "user's function parse" in message for message in warnings(caplog))
 
 
