@@ -122,9 +122,9 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
 
 
 def _add_refusals(result: Scan, head: bytes, later: list[Entry]) -> None:
-    """Add the refusals behind a damaged record, since what was refused must not come back, and what `head` may refuse.
+    """Add the refusals behind a damaged record, and note the change that the damaged record may have refused.
 
-    The header may be that of a refusal, unless the next change follows the last one: then that was kept.
+    `head` is its header. If the next change has a later epoch, the last one was kept.
     """
     result.entries += [entry for entry in later if entry.kind == "refused"]
     refused = {(entry.epoch, entry.attempt) for entry in result.entries if entry.kind == "refused"}
