@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import re
 import socket
@@ -101,22 +103,28 @@ def test_a_worker_that_is_silent_when_its_session_is_opened_is_lost_after_the_pa
             client.stop()
 
 
-def test_an_attempt_to_connect_that_fails_otherwise_is_made_again(monkeypatch):
-    """As where a TLS handshake takes a busy worker longer than the first attempts do."""
-    worker, client, seconds, connect = FakeWorker(0), LoopThread("fake-client"), [], opening.connect
-
-    async def late(address: str, timeout: float, **options: Any) -> Any:
-        seconds.append(timeout)
-        if len(seconds) < 4:
-            raise OSError("Timed out") from TimeoutError()
-        return await connect(address, timeout=timeout, **options)
-
-    monkeypatch.setattr(opening, "connect", late)
+def connected_to(worker: FakeWorker, sock: socket.socket) -> bool:
     try:
-        coordinator = Coordinator("g", LoopRunner(client.loop), [worker.address], {}, patience=5.0)
+        return sock.family == socket.AF_INET and worker.address == "tcp://{}:{}".format(*sock.getpeername())
+    except OSError:  # it is closed, or it listens
+        return False
+
+
+def test_a_client_that_is_held_up_connects_once():
+    """Connections of attempts that were given up would stay open until the loop ends."""
+    worker, client = FakeWorker(0), LoopThread("fake-client")
+
+    async def hold_up() -> None:
+        for _ in range(10):
+            time.sleep(0.1)
+            await asyncio.sleep(0)
+
+    try:
+        coordinator = Coordinator("g", LoopRunner(client.loop), [worker.address], {})
+        held_up = asyncio.run_coroutine_threadsafe(hold_up(), client.loop)
         coordinator.open()
-        assert seconds[:3] == [0.25, 1.0, 4.0]
-        assert 0.0 < seconds[3] <= 5.0  # of the 16 that come next, what is left
+        held_up.result(patience(10))
+        assert sum(connected_to(worker, one) for one in gc.get_objects() if isinstance(one, socket.socket)) == 1
         coordinator.close()
         assert_clean([worker])
     finally:

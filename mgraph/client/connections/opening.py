@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 import dask.config
-from distributed.comm import Comm, connect
+from distributed.comm import Comm, connect, get_address_host_port
 
 from mgraph.channel import Listener
 from mgraph.client.connections.local_memory import shared_bytes
@@ -24,8 +23,7 @@ __all__ = ["open_session", "reach"]
 logger = logging.getLogger(__name__)
 
 OPTION = "mgraph.channels"  #: of Dask's configuration: False sends every call by the comm
-ATTEMPT_SECONDS = 0.25  #: time of the first attempt to connect; each later attempt lasts `LONGER` times as long
-LONGER = 4
+LOOK_SECONDS = 0.25  #: time without a connection after which a look shows if it is refused, and time of that look
 
 
 async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:
@@ -89,25 +87,36 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
     """Connect to `address` within `seconds`.
 
-    Raises `OSError`, after the first attempt if the connection is refused. Dask's `connect` hides a refusal and retries
-    until its time is over. So the first attempt is short.
+    Raises `OSError`, soon if the connection is refused. Dask's `connect` hides a refusal and retries until its time is
+    over. It gets all of the time: a connection that is made just as an attempt is cancelled would stay open.
     """
-    end, attempt = time.monotonic() + seconds, ATTEMPT_SECONDS
-    while True:
-        left = end - time.monotonic()
-        try:
-            return await connect(address, timeout=min(attempt, left), **connection_args)
-        except OSError as error:
-            if left <= attempt or _refused(error):
-                raise
-        attempt *= LONGER
+    connecting = asyncio.create_task(connect(address, timeout=seconds, **connection_args))
+    try:
+        await asyncio.wait([connecting], timeout=LOOK_SECONDS)
+        if not connecting.done():
+            await _check_listening(address)
+        return await connecting
+    except BaseException:
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        if not connecting.cancelled() and connecting.exception() is None:
+            connecting.result().abort()
+        raise
 
 
-def _refused(error: BaseException | None) -> bool:
-    """Return True if a refused connection caused the error."""
-    while error is not None and not isinstance(error, ConnectionRefusedError):
-        error = error.__cause__
-    return error is not None
+async def _check_listening(address: str) -> None:
+    """Raise `ConnectionRefusedError` if nothing listens at a TCP address."""
+    if not address.startswith(("tcp:", "tls:")):
+        return
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            _, writer = await asyncio.open_connection(*get_address_host_port(address))
+            writer.close()
+            await writer.wait_closed()
+    except ConnectionRefusedError:
+        raise
+    except OSError:  # only Dask's connection counts
+        pass
 
 
 def _check_welcome(message: Any, address: str) -> None:
