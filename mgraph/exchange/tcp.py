@@ -227,6 +227,8 @@ class TcpExchange(Exchange):
             what = f"rank {self.names[rank]} at {address} was not reached within {self._patience:g} s"
             raise WorkerLost(f"{what}: {error}") from error
         self._out[rank] = comm
+        if self._over:  # `close` has aborted the others
+            comm.abort()
 
     async def _swap(self, call: str, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         # Queue all sends, receive in turn, then wait until the sends have left.

@@ -139,6 +139,29 @@ def test_an_unreachable_rank_is_named() -> None:
         exchange.close()
 
 
+def test_a_connection_that_is_made_just_as_the_exchange_closes_is_closed_too(monkeypatch: Any) -> None:
+    class Made:
+        aborted = False
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async def close_in_between() -> None:
+        connected = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(dispatcher, "connect", lambda *_: connected)
+        reaching = asyncio.create_task(exchange._reach(1, "tcp://127.0.0.1:1"))
+        await asyncio.sleep(0)
+        connected.set_result(comm)  # `_reach` hears of it in the next turn
+        exchange.close()
+        reaching.cancel()
+        await asyncio.wait([reaching])
+
+    with running_loop() as loop, dispatcher_on(loop) as dispatcher:
+        exchange, comm = TcpExchange(0, 2, never, CPU, dispatcher=dispatcher, key=KEY), Made()
+        asyncio.run_coroutine_threadsafe(close_in_between(), loop).result(LIMIT)
+        assert comm.aborted
+
+
 needs_user_timeout = pytest.mark.skipif(
     not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system closes no connection that is not read from"
 )
