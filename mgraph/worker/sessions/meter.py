@@ -61,9 +61,9 @@ class Meter:
         return graph if published is None or published.name is None else published.name
 
     def threads(self) -> dict[tuple[str, int], ShardThread]:
-        """Return the threads of all shards by graph and rank, of published ones once."""
-        tables = self._table.sessions, self._table.published
-        return {key: shard.thread for shards in tables for key, shard in shards.items()}
+        """Return the threads of all shards by graph and rank, of published ones once. Any thread may call it."""
+        shards: dict[tuple[str, int], Any] = {**self._table.sessions, **self._table.published}
+        return {key: shard.thread for key, shard in shards.items()}
 
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
         """Return the rate; batches count from the first epoch over 0, at which copies and stored graphs begin."""

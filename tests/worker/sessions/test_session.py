@@ -23,6 +23,7 @@ from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Resu
 from mgraph.worker.sessions import session
 from mgraph.worker.sessions.inbox import Inbox
 from mgraph.worker.sessions.meter import Meter
+from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import Asked, ShardThread
 
 pytestmark = pytest.mark.timeout(60)
@@ -291,6 +292,19 @@ class Watched:
 
     def __del__(self) -> None:
         self._gone()
+
+
+def test_the_meter_is_read_while_the_event_loop_opens_sessions():
+    table = SessionTable(lambda *_: None)
+    table.sessions["g", 0] = table.published["p", 0] = SimpleNamespace(thread=None)
+
+    def opens() -> None:
+        for shards in (table.sessions, table.published):
+            shards["g", len(shards)] = SimpleNamespace(thread=None)
+
+    with in_allocations(opens):
+        sizes = [len(Meter(table).threads()) for _ in range(20)]
+    assert sizes == sorted(sizes)
 
 
 def test_the_meter_adds_up_what_the_shards_last_said():
