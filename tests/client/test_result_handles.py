@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+import threading
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from plain_graph import PlainGraph, cuts, fresh_rng, numberings
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, Vertex, VertexData
+from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.results.results import VertexIds, VertexValues
 from mgraph.client.results.run import run_algorithm
 from mgraph.client.vertices.numbering import Numbering
@@ -33,6 +37,47 @@ def marks(rank: int, inside: np.ndarray, root: int = -1, data: np.ndarray | None
 def registered(monkeypatch):
     known = Algorithm("marks", lambda facts, **given: given, marks, COLUMNS, ("rounds", "root"), lambda shard: None)
     monkeypatch.setitem(ALGORITHMS, "marks", known)
+
+
+@pytest.fixture
+def lost():
+    """Columns that were lost with a worker, and the keys of results that are freed on the workers."""
+    freed: list[str] = []
+    caller = SimpleNamespace(status=SimpleNamespace(incarnation=0), epoch=1, forget=freed.append)
+    columns = partial(RemoteColumns, caller, None, "marks", epoch=1, dtypes={}, info={}, kinds={})
+    remote = columns(key="lost")
+    caller.status.incarnation = 1
+    return remote, columns, freed
+
+
+def test_columns_that_two_threads_compute_again_are_freed_but_once(lost):
+    remote, columns, freed = lost
+
+    def again() -> RemoteColumns:
+        remote.again = lambda: columns(key="of another thread")
+        thread = threading.Thread(target=remote.read, args=(list,))
+        thread.start()
+        thread.join()
+        return columns(key="late")
+
+    remote.again = again
+    remote.read(list)
+    assert (remote.key, freed) == ("of another thread", ["late"])
+    remote.close()
+    assert freed == ["late", "of another thread"]
+
+
+def test_columns_that_are_closed_while_they_are_computed_again_stay_closed(lost):
+    remote, columns, freed = lost
+
+    def again() -> RemoteColumns:
+        remote.close()
+        return columns(key="late")
+
+    remote.again = again
+    remote.read(list)
+    assert remote.closed
+    assert freed == ["lost", "late"]
 
 
 def plain(numbering: Numbering) -> PlainGraph:

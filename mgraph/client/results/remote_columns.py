@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from mgraph.failures import Recovered
 __all__ = ["RemoteColumns"]
 
 T = TypeVar("T")
+
+_TAKING = threading.RLock()  #: held while columns that were computed again are taken over
 
 
 class RemoteColumns:
@@ -105,18 +108,21 @@ class RemoteColumns:
                 f"{self.coordinator.epoch}: run it again"
             )
 
-        # Take over the new columns, so that all handles see them.
-        other = self.again()
-        other._free.detach()
-        self._free.detach()
-        self.key, self.numbering, self.info, self._incarnation = (
-            other.key,
-            other.numbering,
-            other.info,
-            other._incarnation,
-        )
-        self._free = weakref.finalize(self, self.coordinator.forget, self.key)
-        self._free.atexit = False
+        # Take over the new columns, so that all handles see them. They are freed if another thread was first.
+        lost, other = self._incarnation, self.again()
+        with _TAKING:
+            if self._incarnation != lost or self.closed:
+                return
+            other._free.detach()
+            self._free.detach()
+            self.key, self.numbering, self.info, self._incarnation = (
+                other.key,
+                other.numbering,
+                other.info,
+                other._incarnation,
+            )
+            self._free = weakref.finalize(self, self.coordinator.forget, self.key)
+            self._free.atexit = False
 
     def parts(self, column: str) -> list[np.ndarray]:
         """Fetch a column in the ranks' order, one part per rank."""
