@@ -30,7 +30,7 @@ from mgraph.worker.commit import ballot
 from mgraph.worker.commit.change import GroupChange
 from mgraph.worker.results import maintained
 
-ALONE_SECONDS = coordinator.ALONE_SECONDS
+ALONE_SECONDS, SWEEP_SECONDS = coordinator.ALONE_SECONDS, coordinator.SWEEP_SECONDS
 
 
 def model_of(graph: DynamicGraph) -> GraphModel:
@@ -48,7 +48,7 @@ def check(graph: DynamicGraph, model: GraphModel) -> None:
 
 def note_groups() -> None:
     """Count the batches that are committed together. They wait for others, and a commit waits for them."""
-    GroupChange.together, coordinator.ALONE_SECONDS = 0, float("inf")
+    GroupChange.together, coordinator.ALONE_SECONDS, coordinator.SWEEP_SECONDS = 0, float("inf"), 0.2
     commit = GroupChange.commit_all = getattr(GroupChange, "commit_all", GroupChange.commit)
 
     def noted(change: GroupChange) -> None:
@@ -60,7 +60,8 @@ def note_groups() -> None:
 
 
 def noted_groups() -> int:
-    GroupChange.commit, coordinator.ALONE_SECONDS = GroupChange.commit_all, ALONE_SECONDS
+    GroupChange.commit = GroupChange.commit_all
+    coordinator.ALONE_SECONDS, coordinator.SWEEP_SECONDS = ALONE_SECONDS, SWEEP_SECONDS
     return GroupChange.together
 
 
