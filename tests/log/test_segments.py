@@ -122,7 +122,7 @@ def test_a_sync_beside_one_that_fails_does_not_count(tmp_path, monkeypatch):
     segments = Segments(DISK, str(tmp_path), LOG)
     put(segments, 1)
     begun, fails = threading.Event(), threading.Event()
-    errors: list[str | None] = []
+    errors: dict[threading.Thread, str | None] = {}
 
     def sync(file: File) -> None:
         if not begun.is_set():
@@ -134,7 +134,7 @@ def test_a_sync_beside_one_that_fails_does_not_count(tmp_path, monkeypatch):
         try:
             segments.sync()
         except OSError as error:
-            errors.append(error.strerror)
+            errors[threading.current_thread()] = error.strerror
 
     monkeypatch.setattr(File, "sync", sync)
     threads = [threading.Thread(target=syncing) for _ in range(2)]
@@ -145,7 +145,7 @@ def test_a_sync_beside_one_that_fails_does_not_count(tmp_path, monkeypatch):
     fails.set()
     for thread in threads:
         thread.join()
-    assert errors == ["Input/output error", "an earlier sync has failed"]
+    assert [errors[thread] for thread in threads] == ["Input/output error", "an earlier sync has failed"]
     assert segments.synced == 0
 
 
