@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from mgraph import CapacityError, DynamicGraph, Operations
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, MgraphError, Operations
 from mgraph.client.batches import mixed
 from mgraph.client.batches.updates import Updates
 from mgraph.client.results.maintained import Live
+from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.worker.calls import HANDLERS
 from mgraph.worker.commit import ballot
@@ -114,6 +116,40 @@ def test_a_batch_does_not_count_on_vertices_of_a_batch_that_is_refused(monkeypat
         assert graph.insert([900], [800]).inserted == 1
         thread.join()
         assert (graph.num_vertices, graph.num_edges) == (901, 2)
+
+
+KEYED = EdgeBatch(["a"], ["b"], keys="string")
+
+
+@pytest.mark.parametrize(
+    ("call", "first", "other", "why"),
+    [
+        ("update", KEYED, EdgeBatch([5], [1]), "has string keys and the graph has none"),
+        ("update", EdgeBatch([5], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'string'"),
+        ("update", EdgeBatch([0], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'string'"),
+        ("execute", Operations(["insert"], [0], [1]), KEYED, "has vertex ids and the graph has keys of the kind 'str"),
+        ("update", EdgeBatch([0], [1]), EdgeBatch([7], [5], keys="int64"), None),
+    ],
+)
+def test_the_first_batch_of_another_thread_decides_about_keys(overtaken, call, first, other, why):
+    with DynamicGraph(device="cpu") as graph:
+        left = overtaken(Directory, "takes", lambda: graph.update(other))
+        with nullcontext() if why is None else pytest.raises(InvalidBatch, match=why):
+            getattr(graph, call)(first)
+        assert not left
+        assert graph.num_edges == 1 + (why is None)
+        assert len(graph.vertices()) == graph.num_vertices
+
+
+@pytest.mark.parametrize("call", ["update", "execute"])
+def test_ids_in_a_pipeline_name_no_vertices_of_keys_that_another_thread_adds(overtaken, call):
+    batch = Operations(["insert"], [0], [1]) if call == "execute" else EdgeBatch([0], [1])
+    with DynamicGraph(device="cpu") as graph:
+        left = overtaken(Directory, "takes", lambda: graph.update(KEYED))
+        with pytest.raises(MgraphError), graph.pipeline() as pipe:
+            getattr(pipe, call)(batch)
+        assert not left
+        assert (graph.num_edges, graph.vertices().tolist()) == (1, ["a", "b"])
 
 
 def test_memory_is_counted_while_another_thread_makes_calls():

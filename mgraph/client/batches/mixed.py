@@ -158,6 +158,7 @@ def _execute_now(directory: Directory, options: Options, logged: bool, operation
     with directory.coordinator.lock:
         directory.check()
         _check_kinds(operations, options)
+        before = directory.n_vertices  # those that come with the keys of another thread are not known by ids
 
         # Translate keys into ids first.
         if directory.takes(operations):
@@ -165,14 +166,15 @@ def _execute_now(directory: Directory, options: Options, logged: bool, operation
                 return _send_keyed(directory, options, keyed, operations.n_updates > 0)
 
         # Ids: a single GPU checks them itself; a graph that grows adds vertices up to the largest one.
-        if later := _checked_by_worker(directory, options, operations):
-            n = directory.n_vertices
-        else:
-            n = _vertices_after(operations, directory.n_vertices, options.grows)
-        with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
-            keyed = Keyed(operations, 0, n, None)
-            send = partial(_send, directory.coordinator, options, keyed, more, operations.n_updates > 0, check=later)
-            return directory.read(send)
+        later = _checked_by_worker(directory, options, operations)
+        n = before if later else _vertices_after(operations, before, options.grows)
+        with nullcontext() if n == before else directory.growing(n) as more:
+            if n == before or directory.numbering.keys is None:
+                keyed, commits = Keyed(operations, 0, n, None), operations.n_updates > 0
+                send = partial(_send, directory.coordinator, options, keyed, more, commits, check=later)
+                return directory.read(send)
+        # Another thread's batch was the first, and has keys.
+        return _execute_now(directory, options, logged, operations)
 
 
 def _send_keyed(directory: Directory, options: Options, keyed: Keyed[Operations], commits: bool) -> Answers:
@@ -247,17 +249,18 @@ def in_flight(
     """
     directory.check()
     _check_kinds(operations, options)
+    n_vertices = directory.n_vertices  # as in `_execute_now`
     if alone and not directory.takes(operations):
         # Check here: `_execute_now` lets a growing graph add vertices.
-        check_vertices(operations, directory.n_vertices)
+        check_vertices(operations, n_vertices)
 
     # Without updates there is no epoch, and so no place among the batches in flight.
     if alone or not operations.n_updates:
         land()
         yield _execute_now(directory, options, logged, operations)
     elif not directory.takes(operations):
-        check_vertices(operations, directory.n_vertices)
-        yield _message(directory, options, Keyed(operations, 0, directory.n_vertices, None))
+        check_vertices(operations, n_vertices)
+        yield _message(directory, options, Keyed(operations, 0, n_vertices, None))
     else:
         with directory.keyed(operations, options.directed, logged) as found:
             if found.n_vertices > directory.n_vertices:

@@ -152,7 +152,10 @@ class Updates:
             if n is None:
                 return self._call("update", args, shares)
             with directory.growing(n) as more:
-                return self._call("update", args if more is None else {**args, "n_vertices": more}, shares)
+                if directory.numbering.keys is None:
+                    return self._call("update", args if more is None else {**args, "n_vertices": more}, shares)
+        # Another thread's batch was the first, and has keys.
+        return self._apply(batch, args)
 
     def _tell(self, error: BaseException, edges: int, before: int) -> None:
         """Note on an error whether its batch is in the graph.
@@ -257,10 +260,10 @@ class Updates:
                 f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
                 "several batches in flight, too"
             )
-        # Ids are sent as they are.
+        # Ids are sent as they are. Vertices that come with the keys of another thread's batch are not known by ids.
+        n_vertices = self._directory.n_vertices
         if self._eager or self._directory.takes(batch):
             return self._sending_apart(batch, args, land)
-        n_vertices = self._directory.n_vertices
         return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, in_pipeline=True))))
 
     @contextmanager

@@ -204,6 +204,8 @@ class Directory:
         with self._alone():
             self.check()
             table, n = self.numbering.keys, self.n_vertices
+            if table is None:  # another thread's batch was the first, and has ids
+                check_keys(batch, None)
             assert table is not None
 
             # Keys of a batch that was refused may still be in the table.
