@@ -17,6 +17,7 @@ from interrupts import ctrl_c, when
 from mgraph.batch import COLUMNS
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.calls import exchange_lifecycle
+from mgraph.client.calls.batch_group import BatchGroup
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.worker.sessions.thread import ShardThread
@@ -54,8 +55,18 @@ def voting(workers: list[Any]) -> bool:
 def reports(coordinator, workers, batch, what, error) -> list[Any]:
     """The reports of five batches; `what` happens in the vote of the third."""
     pipe = Pipeline(coordinator, sending(coordinator), 1 << 20)
-    pending = []
-    answered = lambda: batch is ONE or pending[VOTES - 2].done()  # noqa: E731  # those of one message are so together
+    pending, last = [], []  # the last epoch of each message
+
+    def sent(group: BatchGroup, flight: Any, epoch: int) -> None:
+        last.append(epoch + len(group.items) - 1)
+        group_sent(group, flight, epoch)
+
+    def answered() -> bool:
+        """Return True once the messages before that of the vote are answered."""
+        before = [epoch for epoch in last if epoch < VOTES] if batch is ONE else [VOTES - 1]
+        return all(pending[epoch - 1].done() for epoch in before)
+
+    group_sent, pipe.group_sent = pipe.group_sent, sent
     with pytest.raises(error), when(lambda: len(pending) == 5 and voting(workers) and answered(), what), pipe:
         for _ in range(5):
             pending.append(pipe.update(batch))
