@@ -16,6 +16,7 @@ from interrupts import ctrl_c, when
 
 from mgraph.batch import COLUMNS
 from mgraph.client.batches.pipeline import Pipeline, Shares
+from mgraph.client.calls import coordinator as coordinators
 from mgraph.client.calls import exchange_lifecycle
 from mgraph.client.calls.batch_group import BatchGroup
 from mgraph.client.calls.coordinator import Coordinator
@@ -89,12 +90,17 @@ def test_a_batch_that_the_ranks_made_after_an_interrupt_is_reported_without_its_
 
 
 def test_while_the_ranks_do_not_answer_nobody_knows(interrupted, monkeypatch):
-    monkeypatch.setattr(exchange_lifecycle, "ABORT_SECONDS", 0.1)
-    late = ShardThread.abort
-    monkeypatch.setattr(ShardThread, "abort", lambda *args: threading.Timer(0.6, late, args).start())
+    aborts, abort = [], ShardThread.abort
     with fake_cluster(2) as (coordinator, workers):
-        voted = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)[VOTES - 1]
-        assert "may be committed" in str(voted.exception(0))
+        with monkeypatch.context() as patch:
+            for module in (coordinators, exchange_lifecycle):
+                patch.setattr(module, "ABORT_SECONDS", 0.1)
+            patch.setattr(ShardThread, "abort", lambda *args: aborts.append(args))
+            _, _, *unknown = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)
+        for args in aborts:
+            abort(*args)
+        for epoch, one in enumerate(unknown, VOTES):
+            assert f"the batch of epoch {epoch} may be committed" in str(one.exception(0))
         coordinator.call("echo")
         assert coordinator.status.epoch == VOTES
 

@@ -146,7 +146,7 @@ def _make_exchange(
 def simulated() -> Iterator[None]:
     """Return a block in which the product's modules get virtual threads, clocks, files and comms."""
     with ExitStack() as stack:
-        for module in (log, store, recovery, opening, thread, pipeline, pending):
+        for module in (log, store, recovery, thread, pipeline, pending):
             stack.enter_context(patch.object(module, "time", clock))
         for module in (segments, head, loop_runner, send_lock, graph_lock, recovery, pipeline):
             stack.enter_context(patch.object(module, "threading", virtual_time))
@@ -161,7 +161,7 @@ def simulated() -> Iterator[None]:
             (store.uuid, "uuid4", lambda: type("Number", (), {"hex": f"{_current().world.rng.getrandbits(128):032x}"})),
             (session, "ShardThread", _ShardThread),
             (thread, "Inbox", _Inbox),
-            (opening, "connect", lambda *args, **options: _current().network.connect(*args, **options)),
+            (opening, "reach", lambda address, seconds, _: _current().network.connect(address, seconds)),
             (stores, "finish_logs", lambda *args: None),
             (stores.again, "restore", model_shard.restore),
             (changes, "share_runs", model_shard.share_runs),

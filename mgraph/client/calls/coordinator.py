@@ -470,6 +470,8 @@ class Coordinator:
                     if before.cancelled() and all(isinstance(_outcome(task), dict) for task in asked):
                         return [task.result().value for task in asked]
                     self.check()
+                    if before.cancelled():  # so Ctrl-C has stopped this one, too
+                        raise asyncio.CancelledError
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
 
             # Errors from here on are this batch's own.

@@ -62,7 +62,7 @@ class Meter:
 
     def threads(self) -> dict[tuple[str, int], ShardThread]:
         """Return the threads of all shards by graph and rank, of published ones once. Any thread may call it."""
-        shards = {**self._table.sessions, **self._table.published}
+        shards: dict[tuple[str, int], Any] = {**self._table.sessions, **self._table.published}
         return {key: shard.thread for key, shard in shards.items()}
 
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
