@@ -25,6 +25,7 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.forks import renew_in_children
 from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels.host import host_platform
 from mgraph.partition import Partition
 
 __all__ = ["World"]
@@ -65,6 +66,9 @@ class World:
         The ranks whose regions this rank maps, itself among them.
     mapped : bool
         True if `mates` are all ranks, which then meet in memory. Otherwise the exchange carries words and cargo.
+    one_memory : bool
+        True if there are several ranks, whose threads may work on an array in the region of one of them as if they were
+        threads of one rank: on CPUs. To a GPU the memory of another is far away, and tests simulate GPUs.
 
     Notes
     -----
@@ -88,6 +92,8 @@ class World:
         self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
+        threads = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
+        self.one_memory = self.size > 1 and self.mapped and threads
         self._strangers = [r for r in range(self.size) if r not in self.mates]
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
@@ -213,9 +219,9 @@ class World:
         """The bytes of this rank's region and of its links."""
         return self._region_nbytes + (0 if self._links is None else int(self._links.words.nbytes))
 
-    def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
-        """Return n elements of an array of the own region."""
-        return self._region.array(layout.offsets[name], n, dtype)
+    def array(self, layout: Layout, name: str, n: int, dtype: Any, rank: int | None = None) -> Array:
+        """Return n elements of an array in the region of a mate, by default in the own region."""
+        return self._region.array(layout.offsets[name], n, dtype, rank)
 
     def _grow(self, nbytes: int) -> None:
         """Replace the regions of all ranks by larger regions. Collective."""

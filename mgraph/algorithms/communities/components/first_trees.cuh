@@ -39,11 +39,12 @@ struct FirstTrees {
                 plant_one(trees, arcs, v, up, arc[k]);
             }
         });
-        for (i64 i : grid.items(all.vertices() - s.active)) {  // the others
-            i64 v = i < first ? i : i + s.active;
+        i64 before = all.is_common() ? 0 : first, others = all.is_common() ? world.rows() : all.vertices();
+        for (i64 i : grid.items(others - s.active)) {  // the others
+            i64 v = i < before ? i : i + s.active + (first - before);
             plant_one(trees, arcs, v, (u32)v, arcs && all.kept ? all.kept[v] : unlinked);
         }
-        if (world.size > 1)
+        if (all.several())
             for (i64 i : grid.items(words_of(all.vertices()) + 1)) store(all.shared_bits(world.rank) + i, 0u);
     }
     DEVICE void plant_one(u32* trees, u64* arcs, i64 v, u32 up, u64 arc) const {
