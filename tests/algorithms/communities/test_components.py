@@ -46,19 +46,6 @@ def long_ones() -> list[Graph]:
     ]
 
 
-@pytest.fixture
-def separate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each rank a forest of its own, as on GPUs."""
-    monkeypatch.setattr(world, "host_platform", lambda: "kernels/platform/simulated_lanes.h")
-
-
-@pytest.fixture(params=["one-forest", "separate"])
-def forests(request: pytest.FixtureRequest) -> str:
-    if request.param == "separate":
-        request.getfixturevalue("separate")
-    return str(request.param)
-
-
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("size", "even"), CUTS)
 def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool, reverse: bool) -> None:
@@ -69,7 +56,7 @@ def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool,
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
 def test_random(
-    structure: str, device: str, pieces: str, forests: str, size: int, even: bool, directed: bool
+    structure: str, device: str, pieces: str, memory: str, size: int, even: bool, directed: bool
 ) -> None:
     for seed in range(6):
         print(f"seed {seed}")
@@ -81,7 +68,7 @@ def test_random(
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_long_ways(device: str, pieces: str, forests: str, size: int, even: bool, reverse: bool) -> None:
+def test_long_ways(device: str, pieces: str, memory: str, size: int, even: bool, reverse: bool) -> None:
     for graph in long_ones():
         for one in (graph, scattered(graph, 1)):
             check(one, cut(one.n, size, even), reverse, structure="gpma+", device=device)
@@ -90,7 +77,7 @@ def test_long_ways(device: str, pieces: str, forests: str, size: int, even: bool
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
 def test_many_threads_on_the_same_trees(
-    structure: str, size: int, directed: bool, pieces: str, forests: str
+    structure: str, size: int, directed: bool, pieces: str, memory: str
 ) -> None:
     for graph in (random_graph(12, 20000, 60000, directed, skew=True), scattered(long_ones()[0], 3)):
         made = shards(graph, cut(graph.n, size), structure)  # large enough for a launch to be dealt to all threads
@@ -148,7 +135,7 @@ def crossing(n: int = 160) -> Graph:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(structure: str, forests: str, size: int, mapped: bool | str) -> None:
+def test_both_drivers(structure: str, memory: str, size: int, mapped: bool | str) -> None:
     check(crossing(), cut(160, size, even=False), structure=structure, mapped=mapped)
     for seed, directed in ((31, True), (32, False)):
         print(f"seed {seed}")
@@ -206,7 +193,7 @@ def test_long_paths_through_vertices_of_other_ranks(states: list[dict[str, int]]
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_graphs_cuts_and_rooms(
-    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], forests: str, seed: int
+    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], memory: str, seed: int
 ) -> None:
     """Sparse graphs, dealt in turn or at random, with inboxes of any size and any part of the rows planted."""
     rng = np.random.default_rng(seed)
@@ -226,7 +213,7 @@ def test_random_graphs_cuts_and_rooms(
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_program_that_leaves_at_each_meeting_goes_on(
-    monkeypatch: pytest.MonkeyPatch, forests: str, size: int
+    monkeypatch: pytest.MonkeyPatch, memory: str, size: int
 ) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     monkeypatch.setattr(program, "ROOM", 20)
@@ -270,7 +257,7 @@ def test_after_batches(structure: str, device: str, size: int, reverse: bool) ->
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_order_of_the_vertices(device: str, forests: str, directed: bool, size: int) -> None:
+def test_the_order_of_the_vertices(device: str, memory: str, directed: bool, size: int) -> None:
     for seed in range(4):
         print(f"seed {seed}")
         graph = random_graph(seed, 500, 350, directed)

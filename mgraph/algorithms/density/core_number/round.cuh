@@ -21,7 +21,7 @@ struct Round {  // one lane's
     bool single;  // true if no other thread takes edges away
     const World& world = all.world;
     u32 first = (u32)world.lo(), rows = (u32)world.rows();
-    i64 listed = world.size == 1 ? 0 : load(all.edges_of(s.turn));  // edges of the listed rows
+    i64 listed = all.may_overflow() ? load(all.edges_of(s.turn)) : 0;  // edges of the listed rows
     bool fits = listed <= world.room;  // into any inbox
 
     // Takes an edge from an own row; true if that removes it.
@@ -32,11 +32,19 @@ struct Round {  // one lane's
         all.core[row] = level;
         return true;
     }
+    // The same for a vertex of any rank, where all have one array.
+    DEVICE bool lower_common(u32 id) const {
+        u32 *edges = left_of(id), level = (u32)s.level;
+        if (load(edges) <= level || atomic_add(edges, ~0u) != level + 1) return false;
+        if (owns(row_of(id))) all.core[row_of(id)] = level;
+        return true;
+    }
+    DEVICE u32* left_of(u32 id) const { return all.left + ((i64)id - (i64)first); }
     DEVICE u32 row_of(u32 id) const { return id - first; }
     DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
     DEVICE void take(u32 id, u32 from) const {
         u32 row = row_of(id);
-        if (row == from || (owns(row) && !lower(row))) return;
+        if (row == from || (all.is_common() ? !lower_common(id) : owns(row) && !lower(row))) return;
         if (single && !owns(row)) return send_alone(id);
         if (finds.add(id) || always_fits) return;
         if (owns(row)) enlist(row);
@@ -75,7 +83,9 @@ struct Round {  // one lane's
             for (i64 i : grid.items(n)) {
                 if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
                 u32 row = row_of(world.message(heard, r, i));
-                if (lower(row) && !finds.add(row + first)) enlist(row);
+                if (all.is_common()) all.core[row] = s.level;
+                else if (!lower(row)) continue;
+                if (!finds.add(row + first)) enlist(row);
             }
         }
     }
@@ -115,7 +125,7 @@ struct Round {  // one lane's
             };
             edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
                 if (!live) return false;
-                prefetch_to_write(all.left + row_of(id));
+                prefetch_to_write(left_of(id));
                 ids[n++] = id;
                 if (n == few) take_all();
                 return false;
@@ -140,7 +150,7 @@ struct Round {  // one lane's
         return edges == 0 || edges > world.room ||
                atomic_add(world.number(Cores<View>::RESERVED), edges) + edges <= room();
     }
-    DEVICE bool is_full() const { return world.size > 1 && load(world.number(Cores<View>::RESERVED)) > room(); }
+    DEVICE bool is_full() const { return all.may_overflow() && load(world.number(Cores<View>::RESERVED)) > room(); }
     // Each lane has a row or -1. Rows without room for their messages are listed again.
     template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
         u32 sum = row < 0 ? 0 : all.edges_to_visit(row), whole = tile.sum(sum);  // tasks are admitted one by one
@@ -153,7 +163,7 @@ struct Round {  // one lane's
     // Expands each lane's row, -1 for none. A CPU's thread goes on with the rows that this removes.
     template <class Tile32> DEVICE void expand(Tile32 tile, i64 row) const {
         for (bool listed = true;; listed = false) {
-            if (world.size > 1 && !(listed && fits)) row = admit(tile, row);
+            if (all.may_overflow() && !(listed && fits)) row = admit(tile, row);
             all.visit_views([&](const View& edges, int side) {
                 // On a GPU the rows before may have left more than short rows of all lanes leave room for.
                 if (side || Tile32::size() > 1) hand_on(tile, enough);
