@@ -113,7 +113,7 @@ def connect(
     planted = shard.partition.widest // PLANTED if separate and world.mapped and links is None else 0
     layout = world.layout(
         shard.partition, min(n, ROOM) if separate else 0, message=8, bits=4 * (words_of(n) + 1) if separate else 0,
-        spare=4 * n if several else 0, forest=4 * n if common else 0,
+        spare=4 * n if separate else 0, common=dict.fromkeys(("forest", "least"), 4 * n) if common else None,
     )  # fmt: skip
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
@@ -121,9 +121,12 @@ def connect(
         (2, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64),
         (0 if several or names is None else n, np.uint32),
     )  # fmt: skip
-    if several:
-        spare = world.array(layout, "spare", n, np.uint32, 0 if common else None)
-    parent = world.array(layout, "forest", n, np.uint32, 0) if common else device.empty(n, np.uint32)
+    if separate:
+        spare = world.array(layout, "spare", n, np.uint32)
+    if common:
+        parent, spare = (world.common_array(layout, name, n, np.uint32) for name in ("forest", "least"))
+    else:
+        parent = device.empty(n, np.uint32)
     labels = device.empty(own, np.int64)
     # Run it on all ranks together.
     views = [rows.view() for rows in edges]

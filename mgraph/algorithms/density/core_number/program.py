@@ -68,8 +68,8 @@ def removal_levels(
     CapacityError
         There is too little memory for 28 bytes per owned vertex, 1 / 32 byte per arc for tasks and, on several ranks,
         inboxes for each rank of 8 MiB, or together of 8% of the edges' memory; or of a hash structure's rows a unit has
-        more edges than an inbox holds. CPU ranks of one host may take 12 bytes per vertex of the graph instead of
-        inboxes.
+        more edges than an inbox holds. On CPU ranks of one host inboxes may have 8 bytes per vertex of the graph
+        instead, and the first rank takes 4 bytes more for each.
     """
     # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
@@ -78,7 +78,7 @@ def removal_levels(
     # With an inbox for all its vertices, a rank's edges may be taken away by others, in one array of all ranks.
     widest, n = shard.partition.widest, shard.n_vertices
     common = world.one_memory and inbox >= widest
-    layout = world.layout(shard.partition, widest if common else inbox, left=4 * n if common else 0)
+    layout = world.layout(shard.partition, widest if common else inbox, common={"left": 4 * n} if common else None)
     # The edges, in the same kind of rows.
     rows_alike = alike(shard, edges)
     views = [side.view() for side in rows_alike]
@@ -90,7 +90,7 @@ def removal_levels(
         (0 if common else rows, np.uint32), (2 * rows, np.uint32), (2 * rows, np.uint32),
     )  # fmt: skip
     if common:
-        frontier, left = None, world.array(layout, "left", n, np.uint32, 0)[shard.lo : shard.hi]
+        frontier, left = None, world.common_array(layout, "left", n, np.uint32)[shard.lo : shard.hi]
     library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
         library, "Cores", layout, 1 + sum(rows + side.num_edges for side in edges) // 256, graph=views[0],
