@@ -3,6 +3,7 @@
 #pragma once
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/communities/components/vertex_groups.cuh"
+#include "algorithms/primitives/programs.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/world.cuh"
 
@@ -39,12 +40,19 @@ struct FirstTrees {
                 plant_one(trees, arcs, v, up, arc[k]);
             }
         });
-        i64 before = all.is_common() ? 0 : first, others = all.is_common() ? world.rows() : all.vertices();
-        for (i64 i : grid.items(others - s.active)) {  // the others
-            i64 v = i < before ? i : i + s.active + (first - before);
+        if constexpr (one_memory)
+            if (all.is_common()) {  // the other own vertices
+                for (i64 row : grid.items(world.rows() - s.active)) {
+                    i64 v = first + s.active + row;
+                    plant_one(trees, arcs, v, (u32)v, unlinked);
+                }
+                return;
+            }
+        for (i64 i : grid.items(all.vertices() - s.active)) {  // the others
+            i64 v = i < first ? i : i + s.active;
             plant_one(trees, arcs, v, (u32)v, arcs && all.kept ? all.kept[v] : unlinked);
         }
-        if (all.several())
+        if (world.size > 1)
             for (i64 i : grid.items(words_of(all.vertices()) + 1)) store(all.shared_bits(world.rank) + i, 0u);
     }
     DEVICE void plant_one(u32* trees, u64* arcs, i64 v, u32 up, u64 arc) const {

@@ -101,13 +101,16 @@ struct Forest {
     enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, OUTSIDE = TASKS, LONG = TASKS, ROOTS = REFERENCE };
 
     // True if all ranks have one forest, with `parent` and `spare` in one region.
-    DEVICE bool is_common() const { return Tile<lanes>::size() == 1 && shared_offset < 0; }
-    DEVICE bool several() const { return world.size > 1 && !is_common(); }  // forests
+    DEVICE bool is_common() const { return shared_offset < 0; }
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
     DEVICE u32* told_to(i64 r) const { return world.words(r, spare_offset); }  // `spare` of rank r
     DEVICE i64 planted_rows(i64 r) const { return lesser(planted, world.start(r + 1) - world.start(r)); }
     DEVICE i64 vertices() const { return world.vertices(); }
-    DEVICE bool is_shared(i64 v) const { return get_bit(shared_bits(world.rank), v); }
+    DEVICE bool is_shared(i64 v, i64 reference) const {  // true if v is known to be in the reference's tree
+        if constexpr (one_memory)
+            if (is_common()) return (i64)stale_load(parent + v) == reference;
+        return get_bit(shared_bits(world.rank), v);
+    }
     DEVICE u32 shared_from(i64 v) const {  // the bits of a group of vertices that begins with v
         return stale_load(shared_bits(world.rank) + v / word_bits) >> v % word_bits;
     }
@@ -119,7 +122,8 @@ struct Forest {
 
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
-        if (is_common()) return s.phase == link_rows;
+        if constexpr (one_memory)
+            if (is_common()) return s.phase == link_rows;
         if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
         return s.phase != vote && s.phase != agree && s.phase != share && s.phase != tell_own && s.phase != tell &&
                s.phase != label;
@@ -188,7 +192,8 @@ struct Forest {
 
     // `take_vertices` for all vertices that may have edges, once the ranks have said how many these are.
     template <class Work> DEVICE void take_all(Grid grid, const State& s, const u32* trees, Work work) const {
-        if (is_common()) return take_vertices(grid, trees, world.lo(), world.lo() + s.active, work);
+        if constexpr (one_memory)
+            if (is_common()) return take_vertices(grid, trees, world.lo(), world.lo() + s.active, work);
         for (i64 r = 0; r < world.size; ++r) {
             i64 first = world.start(r), rows = world.size > 1 ? load(active + r) : s.active;
             take_vertices(grid, trees, first, first + rows, work);
@@ -205,7 +210,8 @@ struct Forest {
     DEVICE i64 flat_rows(const State& s, i64 r) const {
         if (s.phase == flatten_rest && !s.is_long) return 0;
         if (r == world.rank) return s.active;
-        if (is_common()) return 0;
+        if constexpr (one_memory)
+            if (is_common()) return 0;
         switch (s.phase) {
         case flatten: return planted_rows(r);
         case flatten_own: return 0;
@@ -214,9 +220,14 @@ struct Forest {
         }
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
-        bool last = s.phase == flatten_all || (s.phase == flatten_rows && !several());
+        bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
+        if constexpr (one_memory) last |= s.phase == flatten_rows && is_common();
         auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) {
-            auto gives_up = [&](u32 steps) { return steps > short_path && s.phase == flatten_own && several(); };
+            auto gives_up = [&](u32 steps) {
+                if constexpr (one_memory)
+                    if (is_common()) return false;
+                return steps > short_path && s.phase == flatten_own && world.size > 1;
+            };
             if (compress(trees, v, up, live, gives_up)) store(world.number(LONG), (i64)1);
             for (int k = 0; last && names && k < vertices_at_once; ++k)
                 if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
@@ -247,7 +258,7 @@ struct Forest {
             for (int k = 0; k < count; ++k) open[k] = row + k * tile.size() < s.active;
             for (int k = 0; k < count; ++k) {
                 i64 v = first + row + k * tile.size();
-                if (open[k] && !all) open[k] = several() ? !is_shared(v) : (i64)stale_load(parent + v) != known;
+                if (open[k] && !all) open[k] = world.size > 1 ? !is_shared(v, known) : (i64)stale_load(parent + v) != known;
             }
             for (int k = 0; k < count; ++k) {
                 if (!tile.any(open[k])) continue;
@@ -299,6 +310,8 @@ struct Forest {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
+        bool several = world.size > 1;
+        if constexpr (one_memory) several = several && !is_common();
         switch (s.phase) {
         case count:
             s.active = heard.own(ACTIVE);
@@ -307,11 +320,11 @@ struct Forest {
         case plant: s.phase = planted ? adopt : begin_sample; break;
         case flatten_own:
             s.is_long = heard.own(LONG) > 0;
-            s.phase = several() ? flatten_rest : vote;
+            s.phase = several ? flatten_rest : vote;
             break;
         case vote:
             s.reference = heard.least(REFERENCE);
-            s.phase = several() ? agree : link_rows;
+            s.phase = several ? agree : link_rows;
             break;
         case agree: {
             LargestTree<View> tree{*this, s};
@@ -326,7 +339,7 @@ struct Forest {
             s.phase = link_tasks;
             break;
         case flatten_rows:
-            s.phase = !several() ? after_forest() : s.scattered > s.told ? (i64)tell_own : (i64)tell;
+            s.phase = !several ? after_forest() : s.scattered > s.told ? (i64)tell_own : (i64)tell;
             break;
         case adopt_own:
             s.told = 1;

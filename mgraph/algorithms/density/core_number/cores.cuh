@@ -55,12 +55,15 @@ struct Cores {
     enum Number { LISTED, TASKS, BACK_TASKS, RESERVED, KEPT, LEAST = KEPT };
     static constexpr int tile_words = Finds::most + 1;
 
-    DEVICE bool is_common() const { return Tile<lanes>::size() == 1 && !frontier; }  // `left` is that of all ranks
-    DEVICE bool may_overflow() const { return world.size > 1 && !is_common(); }
+    DEVICE bool is_common() const { return !frontier; }  // `left` is that of all ranks
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
-    DEVICE i64* edges_of(i64 turn) const { return frontier + turn % 3; }
+    DEVICE i64* edges_of(i64 turn) const {
+        if constexpr (one_memory)
+            if (is_common()) return world.number(RESERVED);  // 0: they are not counted
+        return frontier + turn % 3;
+    }
     template <class Visit> DEVICE void visit_views(Visit visit) const {  // visit(rows, side)
         visit(graph, 0);
         if constexpr (VIEWS > 1) visit(back, 1);
@@ -68,10 +71,13 @@ struct Cores {
 
     DEVICE void begin(State& s) const {
         s.level = first_level, s.below = -1, s.alive = -1;
-        s.phase = world.vertices() > 0 ? is_common() ? (i64)enter : (i64)count : (i64)finished;
+        s.phase = world.vertices() > 0 ? (i64)count : (i64)finished;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == count) s.phase = enter;
     }
     DEVICE bool alone(const State& s) const {
-        if (is_common() && (s.phase == scan || s.phase == enter)) return false;  // no row is lowered while it is scanned
+        if constexpr (one_memory)  // no row is lowered while it is scanned
+            if (is_common() && (s.phase == scan || s.phase == enter)) return false;
         return s.phase != peel;
     }
     DEVICE i64 shares(const State&) const { return -1; }
@@ -89,7 +95,8 @@ struct Cores {
         SHARED(u32, memory, tile_words * program_tiles);
         Finds finds{memory + Tile<lanes>{}.index() * tile_words};
         Numbers mine;
-        if (is_common() && s.phase == enter) return mine;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case count: do_count(grid, s); break;
         case count_hubs: do_count_hubs(grid, s); break;
@@ -118,7 +125,8 @@ struct Cores {
             core[row] = -1;
         }
         for (i64 i : grid.items(2)) store(least + i, never);
-        if (is_common()) return;
+        if constexpr (one_memory)
+            if (is_common()) return;
         for (i64 i : grid.items(3)) store(frontier + i, (i64)0);
     }
     DEVICE bool reads_loops() const { return !View::sorted || !searched; }  // from the whole row of a vertex
@@ -155,7 +163,9 @@ struct Cores {
             if (degree <= HUB_DEGREE) return;
             hubs = true;
             add_tasks(edges, row, task_list(side, turn) + (side ? back_before : before), world.number(TASKS + side));
-            if (may_overflow()) atomic_add(edges_of(turn), degree);
+            if constexpr (one_memory)
+                if (is_common()) return;
+            if (world.size > 1) atomic_add(edges_of(turn), degree);
         });
         return !hubs || others;
     }
@@ -169,7 +179,9 @@ struct Cores {
     }
     // Counts the edges of the rows that lanes list in a turn, -1 for none.
     template <class Group> DEVICE void count_listed(Group group, i64 row, i64 turn) const {
-        if (!may_overflow()) return;
+        if constexpr (one_memory)
+            if (is_common()) return;
+        if (world.size == 1) return;
         u32 sum = group.sum(row < 0 ? 0 : edges_to_visit(row));
         if (group.rank() == 0 && sum) atomic_add(edges_of(turn), (i64)sum);
     }
@@ -269,8 +281,7 @@ struct Cores {
         Tile<lanes> tile;
         Round<View> round{*this, s, heard, finds, grid.alone()};
         finds.clear(tile);
-        if (!is_common())
-            for (i64 i : grid.items(1)) store(edges_of(s.turn + 2) + i, (i64)0);
+        for (i64 i : grid.items(1)) store(edges_of(s.turn + 2) + i, (i64)0);
         // the tasks
         visit_views([&](const View& edges, int side) {
             i64 tasks = side ? s.back_tasks : s.tasks;
@@ -308,10 +319,11 @@ struct Cores {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
-        if (is_common() && s.phase == enter) {
-            s.phase = count;
-            return;
-        }
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = count;
+                return;
+            }
         switch (s.phase) {
         case count:
             s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);

@@ -21,7 +21,7 @@ struct Round {  // one lane's
     bool single;  // true if no other thread takes edges away
     const World& world = all.world;
     u32 first = (u32)world.lo(), rows = (u32)world.rows();
-    i64 listed = all.may_overflow() ? load(all.edges_of(s.turn)) : 0;  // edges of the listed rows
+    i64 listed = world.size == 1 ? 0 : load(all.edges_of(s.turn));  // edges of the listed rows
     bool fits = listed <= world.room;  // into any inbox
 
     // Takes an edge from an own row; true if that removes it.
@@ -44,7 +44,11 @@ struct Round {  // one lane's
     DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
     DEVICE void take(u32 id, u32 from) const {
         u32 row = row_of(id);
-        if (row == from || (all.is_common() ? !lower_common(id) : owns(row) && !lower(row))) return;
+        if constexpr (one_memory) {
+            if (row == from || (all.is_common() ? !lower_common(id) : owns(row) && !lower(row))) return;
+        } else {
+            if (row == from || (owns(row) && !lower(row))) return;
+        }
         if (single && !owns(row)) return send_alone(id);
         if (finds.add(id) || always_fits) return;
         if (owns(row)) enlist(row);
@@ -83,9 +87,9 @@ struct Round {  // one lane's
             for (i64 i : grid.items(n)) {
                 if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
                 u32 row = row_of(world.message(heard, r, i));
+                bool removed = all.is_common() || lower(row);
                 if (all.is_common()) all.core[row] = s.level;
-                else if (!lower(row)) continue;
-                if (!finds.add(row + first)) enlist(row);
+                if (removed && !finds.add(row + first)) enlist(row);
             }
         }
     }
@@ -147,12 +151,16 @@ struct Round {  // one lane's
     // Returns true if `edges` messages fit into every inbox. More than an inbox can hold are let through: if they
     // go to one rank, the meeting says `overflowed`.
     DEVICE bool reserve(i64 edges) const {
+        if constexpr (one_memory)
+            if (all.is_common()) return true;
         return edges == 0 || edges > world.room ||
                atomic_add(world.number(Cores<View>::RESERVED), edges) + edges <= room();
     }
-    DEVICE bool is_full() const { return all.may_overflow() && load(world.number(Cores<View>::RESERVED)) > room(); }
+    DEVICE bool is_full() const { return world.size > 1 && load(world.number(Cores<View>::RESERVED)) > room(); }
     // Each lane has a row or -1. Rows without room for their messages are listed again.
     template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
+        if constexpr (one_memory)
+            if (all.is_common()) return row;
         u32 sum = row < 0 ? 0 : all.edges_to_visit(row), whole = tile.sum(sum);  // tasks are admitted one by one
         bool fits = true;
         if (whole > world.room / 8) fits = reserve(sum);
@@ -163,7 +171,7 @@ struct Round {  // one lane's
     // Expands each lane's row, -1 for none. A CPU's thread goes on with the rows that this removes.
     template <class Tile32> DEVICE void expand(Tile32 tile, i64 row) const {
         for (bool listed = true;; listed = false) {
-            if (all.may_overflow() && !(listed && fits)) row = admit(tile, row);
+            if (world.size > 1 && !(listed && fits)) row = admit(tile, row);
             all.visit_views([&](const View& edges, int side) {
                 // On a GPU the rows before may have left more than short rows of all lanes leave room for.
                 if (side || Tile32::size() > 1) hand_on(tile, enough);

@@ -48,7 +48,7 @@ struct BitParallel {
     enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving, enter };
     enum Number { LISTED, TASKS, FOUND, LEFT, PAIRS };
 
-    DEVICE bool is_common() const { return Tile<lanes>::size() == 1 && world.message_bytes == 8; }
+    DEVICE bool is_common() const { return world.message_bytes == sizeof(u64); }
 
     // Searches that reach a vertex of the next level.
     struct Arrivals {
@@ -61,7 +61,10 @@ struct BitParallel {
             bits &= ~load(bfs.seen + id);
             if ((bits & ~load(bfs.coming + id)) == 0 || atomic_or(bfs.coming + id, bits) != 0) return;
             i64 row = (i64)id - bfs.world.lo();
-            if (row >= 0 && row < bfs.world.rows()) return list(row);
+            if (row >= 0 && row < bfs.world.rows()) {
+                list(row);
+                return;
+            }
             i64 owner = bfs.world.owner(id);
             store(bfs.out + bfs.world.start(owner) + take_place(bfs.out_counts + owner), id);
         }
@@ -72,11 +75,14 @@ struct BitParallel {
         return lists + (counts ? s.first + s.listed : (~s.level & 1) * world.rows());
     }
     DEVICE void begin(State& s) const {
-        s.phase = level_before < 0 ? is_common() ? enter : clear : expanding;
+        s.phase = level_before < 0 ? clear : expanding;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == clear) s.phase = enter;
         s.level = level_before, s.first = first_before, s.listed = listed_before;
     }
     DEVICE bool alone(const State& s) const {
-        if (is_common() && (s.phase == enter || s.phase == clear || s.phase == settling)) return false;
+        if constexpr (one_memory)
+            if (is_common() && (s.phase == enter || s.phase == clear || s.phase == settling)) return false;
         return s.phase != sending;
     }
     DEVICE i64 shares(const State&) const { return -1; }
@@ -93,13 +99,14 @@ struct BitParallel {
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
         Arrivals arrivals{*this, s};
-        if (is_common() && s.phase == enter) return mine;
+        if constexpr (one_memory)
+            if (is_common() && (s.phase == enter || s.phase == clear)) {
+                if (s.phase == clear) do_clear_own(grid);
+                return mine;
+            }
         switch (s.phase) {
         case clear:
-            for (i64 i : grid.items(is_common() ? world.rows() : world.vertices())) {
-                i64 v = is_common() ? world.lo() + i : i;
-                coming[v] = seen[v] = 0;
-            }
+            for (i64 i : grid.items(world.vertices())) coming[i] = seen[i] = 0;
             for (i64 i : grid.items(world.size)) out_counts[i] = 0;
             break;
         case seed:
@@ -120,6 +127,10 @@ struct BitParallel {
         default: do_receive(grid, s, heard, arrivals);
         }
         return mine;
+    }
+    DEVICE void do_clear_own(Grid grid) const {
+        for (i64 row : grid.items(world.rows())) coming[world.lo() + row] = seen[world.lo() + row] = 0;
+        for (i64 i : grid.items(world.size)) out_counts[i] = 0;
     }
     // Returns how many searches reached a listed row for the first time.
     DEVICE i64 settle(i64 row, i64 level) const {
@@ -153,10 +164,11 @@ struct BitParallel {
             i64 n = greater(lesser(world.room, count - first), (i64)0);
             for (i64 i : grid.items(n)) {
                 u32 id = load(out + world.start(r) + first + i);
-                if (is_common()) {
-                    world.put(heard, r, i, (u64)id);
-                    continue;
-                }
+                if constexpr (one_memory)
+                    if (is_common()) {
+                        world.put(heard, r, i, (u64)id);
+                        continue;
+                    }
                 u64 bits = load(coming + id);
                 world.put(heard, r, 2 * i, (u64)id);
                 world.put(heard, r, 2 * i + 1, bits);
@@ -173,19 +185,25 @@ struct BitParallel {
     }
     DEVICE void do_receive(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals) const {
         for (i64 r = 0; s.inbox && r < world.size; ++r)
-            for (i64 i : grid.items(heard.messages(r)))
-                if (is_common()) arrivals.list((i64)world.message<u64>(heard, r, i) - world.lo());
-                else arrivals.come((u32)world.message<u64>(heard, r, 2 * i), world.message<u64>(heard, r, 2 * i + 1));
+            for (i64 i : grid.items(heard.messages(r))) {
+                if constexpr (one_memory)
+                    if (is_common()) {
+                        arrivals.list((i64)world.message<u64>(heard, r, i) - world.lo());
+                        continue;
+                    }
+                arrivals.come((u32)world.message<u64>(heard, r, 2 * i), world.message<u64>(heard, r, 2 * i + 1));
+            }
     }
 
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
         s.next_listed += heard.own(LISTED);
-        if (is_common() && s.phase == enter) {
-            s.phase = clear;
-            return;
-        }
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = clear;
+                return;
+            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case settling:

@@ -45,7 +45,7 @@ struct NearFar {
     static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
     enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
 
-    DEVICE bool is_common() const { return Tile<lanes>::size() == 1 && world.message_bytes == sizeof(u32); }
+    DEVICE bool is_common() const { return world.message_bytes == sizeof(u32); }
     DEVICE u32* on_the_way() const { return (u32*)(length + world.vertices()); }
     DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
@@ -53,10 +53,11 @@ struct NearFar {
     DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // true if there was room
         i64 place = take_place(world.counts() + owner);
         if (place >= world.room) return false;
-        if (is_common()) {
-            world.put(heard, owner, place, id);
-            return true;
-        }
+        if constexpr (one_memory)
+            if (is_common()) {
+                world.put(heard, owner, place, id);
+                return true;
+            }
         if constexpr (LENGTHS == 32) {
             world.put(heard, owner, place, (u64)id << 32 | word);
         } else {
@@ -112,10 +113,11 @@ struct NearFar {
             return word < (u64)s.limit;
         }
         DEVICE void to_owner(u32 id, Word word) const {
-            if (search.is_common()) {  // who reads the message sees this length
-                fence();
-                if (atomic_or(search.on_the_way() + id / word_bits, bit_of(id)) & bit_of(id)) return;
-            }
+            if constexpr (one_memory)
+                if (search.is_common()) {  // who reads the message sees this length
+                    fence();
+                    if (atomic_or(search.on_the_way() + id / word_bits, bit_of(id)) & bit_of(id)) return;
+                }
             bool sent = search.send(heard, search.world.owner(id), id, word);
             if (!sent && mark(search.held, id)) take_place(search.world.number(KEPT));
         }
@@ -123,8 +125,16 @@ struct NearFar {
 
     // ---- phases -----------------------------------------------------------------------------------------------------
 
-    DEVICE void begin(State& s) const { s.phase = is_common() ? enter : clear, s.limit = (i64)limit; }
-    DEVICE bool alone(const State& s) const { return s.phase == clear && !is_common(); }
+    DEVICE void begin(State& s) const {
+        s.phase = clear, s.limit = (i64)limit;
+        if constexpr (one_memory)
+            if (is_common()) s.phase = enter;
+    }
+    DEVICE bool alone(const State& s) const {
+        if constexpr (one_memory)
+            if (is_common()) return false;
+        return s.phase == clear;
+    }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
@@ -138,7 +148,8 @@ struct NearFar {
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
-        if (is_common() && s.phase == enter) return mine;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case clear: do_clear(grid); break;
         case seed: do_seed(grid, s, heard); break;
@@ -153,23 +164,26 @@ struct NearFar {
         return mine;
     }
     DEVICE void do_clear(Grid grid) const {
-        if (is_common()) {
-            OwnBits own{world};
-            for (i64 i : grid.items(world.rows())) length[world.lo() + i] = (Word)none;
-            for (i64 i : grid.items(own.words()))
-                atomic_and(on_the_way() + own.first_word() + i, ~own(own.first_word() + i));
-        } else {
-            for (i64 i : grid.items(clears ? world.vertices() : 0)) length[i] = (Word)none;
-        }
+        i64 all = clears ? world.vertices() : 0;
+        if constexpr (one_memory)
+            if (is_common()) do_clear_own(grid), all = 0;
+        for (i64 i : grid.items(all)) length[i] = (Word)none;
         for (i64 i : grid.items(2 * (words_of(world.rows()) + 1))) marks[i] = 0;
         for (i64 i : grid.items(words_of(world.vertices()))) held[i] = 0;
         for (i64 i : grid.items(2)) least[i] = nothing;
+    }
+    DEVICE void do_clear_own(Grid grid) const {
+        OwnBits own{world};
+        for (i64 i : grid.items(world.rows())) length[world.lo() + i] = (Word)none;
+        for (i64 i : grid.items(own.words()))
+            atomic_and(on_the_way() + own.first_word() + i, ~own(own.first_word() + i));
     }
     DEVICE void do_seed(Grid grid, const State& s, const Heard& heard) const {
         Finds finds{*this, s, heard};
         for (i64 i : grid.items(n_sources)) {
             i64 row = (i64)sources[i] - world.lo();
-            if (is_common() && (row < 0 || row >= world.rows())) continue;
+            if constexpr (one_memory)
+                if (is_common() && (row < 0 || row >= world.rows())) continue;
             atomic_min(length + sources[i], (Word)words[i]);
             if (row >= 0 && row < world.rows()) finds.add_near((u32)row);
         }
@@ -184,10 +198,11 @@ struct NearFar {
     }
     // A received length: the row whose turn it is now, or -1.
     DEVICE i64 receive(const State& s, const Heard& heard, i64 from, i64 i, Finds& finds) const {
-        if (is_common()) {
-            u32 own = world.message<u32>(heard, from, i);
-            return finds.takes_sent(own) ? (i64)own - world.lo() : -1;
-        }
+        if constexpr (one_memory)
+            if (is_common()) {
+                u32 own = world.message<u32>(heard, from, i);
+                return finds.takes_sent(own) ? (i64)own - world.lo() : -1;
+            }
         u64 first = world.message<u64>(heard, from, LENGTHS == 32 ? i : 2 * i);
         u32 id = LENGTHS == 32 ? (u32)(first >> 32) : (u32)first;
         Word word = (Word)(LENGTHS == 32 ? first : world.message<u64>(heard, from, 2 * i + 1));
@@ -266,10 +281,11 @@ struct NearFar {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
-        if (is_common() && s.phase == enter) {
-            s.phase = clear;
-            return;
-        }
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = clear;
+                return;
+            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case seed:
