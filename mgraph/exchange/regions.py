@@ -244,8 +244,8 @@ def open_region(exchange: Collectives, device: Device, mates: Sequence[int], siz
     lacking = [r for r, name in enumerate(names) if not name]
     try:
         if region is None or lacking:
-            reason = f": {why}" if why else ""
-            raise CapacityError(f"rank {lacking[0]} has no {sizes[lacking[0]]} bytes for the exchange of programs{reason}")
+            reason, nbytes = f": {why}" if why else "", sizes[lacking[0]]
+            raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{reason}")
         # Map the regions of the others.
         region.open({r: names[r] for r in mates if r != exchange.rank})
         exchange.barrier()

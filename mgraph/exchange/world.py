@@ -155,9 +155,7 @@ class World:
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
-    def layout(
-        self, partition: Partition, room: int, message: int = 4, common: Mapping[str, int] | None = None, **arrays: int
-    ) -> Layout:
+    def layout(self, partition: Partition, room: int, message: int = 4, **arrays: int) -> Layout:
         """Return the layout of a program's inboxes and arrays. Collective.
 
         Parameters
@@ -169,8 +167,6 @@ class World:
             each other's memory, an inbox holds as many as the longest range has vertices.
         message : int
             Bytes of a message, a multiple of 4.
-        common : mapping of str to int, optional
-            The bytes of each array of all ranks, in `one_memory`: see `common_array`.
         **arrays
             The bytes of each array in each region.
 
@@ -181,8 +177,16 @@ class World:
         """
         if room and not self.mapped:
             room = max(room, partition.widest)
+        return self.common_layout(partition, room, message, {}, **arrays)
+
+    def common_layout(
+        self, partition: Partition, room: int, message: int, common: Mapping[str, int], /, **arrays: int
+    ) -> Layout:
+        """Return a layout as `layout`, with arrays of all ranks: the bytes of each in `common`. Collective.
+
+        Ranks without `one_memory` have no such arrays.
+        """
         # Layouts are cached; a larger one than all before grows the regions.
-        common = common or {}
         key = partition.starts, room, message, tuple(arrays.items()), tuple(common.items())
         layout = self._layouts.get(key)
         if layout is None:

@@ -94,16 +94,17 @@ def test_abort_ends_the_wait_for_a_rank_that_does_not_come(mapped: bool | str) -
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_ranks_that_map_each_other_have_one_memory(size: int, mapped: bool | str) -> None:
-    assert together(size, lambda exchange, device: exchange.world(device).one_memory, mapped) == [
-        size > 1 and mapped is True
-    ] * size
+    assert (
+        together(size, lambda exchange, device: exchange.world(device).one_memory, mapped)
+        == [size > 1 and mapped is True] * size
+    )
 
 
 def test_the_first_region_alone_has_arrays_of_all_ranks() -> None:
     def work(exchange: Exchange, device: Device) -> tuple[list[int], list[int]]:
         own, parts, sizes = exchange.world(device), Partition.equal(30, 3), []
         for nbytes, private in ((4096, 256), (1024, 512), (2048, 2048)):
-            layout = own.layout(parts, 0, common={"shared": nbytes}, own=private)
+            layout = own.common_layout(parts, 0, 4, {"shared": nbytes}, own=private)
             sizes.append(own.nbytes)
         shared = own.common_array(layout, "shared", 256, np.int64)
         shared[exchange.rank] = exchange.rank + 1

@@ -55,9 +55,7 @@ def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool,
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(
-    structure: str, device: str, pieces: str, memory: str, size: int, even: bool, directed: bool
-) -> None:
+def test_random(structure: str, device: str, pieces: str, memory: str, size: int, even: bool, directed: bool) -> None:
     for seed in range(6):
         print(f"seed {seed}")
         edges = (150, 700, 3000)[seed % 3]  # many components, a large one among small ones, one
@@ -76,9 +74,7 @@ def test_long_ways(device: str, pieces: str, memory: str, size: int, even: bool,
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_trees(
-    structure: str, size: int, directed: bool, pieces: str, memory: str
-) -> None:
+def test_many_threads_on_the_same_trees(structure: str, size: int, directed: bool, pieces: str, memory: str) -> None:
     for graph in (random_graph(12, 20000, 60000, directed, skew=True), scattered(long_ones()[0], 3)):
         made = shards(graph, cut(graph.n, size), structure)  # large enough for a launch to be dealt to all threads
         for shard in made:
@@ -212,9 +208,7 @@ def test_random_graphs_cuts_and_rooms(
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_program_that_leaves_at_each_meeting_goes_on(
-    monkeypatch: pytest.MonkeyPatch, memory: str, size: int
-) -> None:
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, memory: str, size: int) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     monkeypatch.setattr(program, "ROOM", 20)
     graph = random_graph(33, 600, 560, directed=False)

@@ -119,9 +119,7 @@ def test_no_vertices(device: str, size: int) -> None:
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_edges(
-    structure: str, size: int, directed: bool, small: None, memory: str
-) -> None:
+def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, small: None, memory: str) -> None:
     graph = random_graph(12, 4000, 30000, directed, skew=True)
     made, want = shards(graph, cut(graph.n, size), structure), by_heap(graph)
     for shard in made:
@@ -226,9 +224,7 @@ def test_a_unit_of_more_edges_than_an_inbox_holds_is_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_program_that_leaves_at_each_meeting_goes_on(
-    monkeypatch: pytest.MonkeyPatch, memory: str, size: int
-) -> None:
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, memory: str, size: int) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     graph = random_graph(24, 400, 5000, directed=False, skew=True)
     made = shards(graph, cut(graph.n, size), "gpma+")

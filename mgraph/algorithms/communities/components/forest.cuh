@@ -258,7 +258,8 @@ struct Forest {
             for (int k = 0; k < count; ++k) open[k] = row + k * tile.size() < s.active;
             for (int k = 0; k < count; ++k) {
                 i64 v = first + row + k * tile.size();
-                if (open[k] && !all) open[k] = world.size > 1 ? !is_shared(v, known) : (i64)stale_load(parent + v) != known;
+                if (open[k] && !all)
+                    open[k] = world.size > 1 ? !is_shared(v, known) : (i64)stale_load(parent + v) != known;
             }
             for (int k = 0; k < count; ++k) {
                 if (!tile.any(open[k])) continue;

@@ -7,6 +7,8 @@ Only an arc between two skipped vertices is not read at all. So the ranks agree 
 vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root. Where that is much,
 each first tells the roots of its own vertices as an array.
 
+CPU ranks that map each other's memory have one forest instead, and tell each other nothing.
+
 All that are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). After it, all forests connect
 the same vertices, and the root of each tree is its smallest vertex.
 
@@ -82,8 +84,8 @@ def run(shard: Shard) -> Columns:
     ------
     CapacityError
         There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, of which 4 are in the
-        region; 12 if the graph has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for
-        hubs' tasks.
+        region, or all in that of the first CPU rank; 12 if the graph has an order, of which 4 stay), 8 bytes per owned
+        vertex and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----
@@ -111,9 +113,10 @@ def connect(
     common = world.one_memory and not keep
     separate = several and not common
     planted = shard.partition.widest // PLANTED if separate and world.mapped and links is None else 0
-    layout = world.layout(
-        shard.partition, min(n, ROOM) if separate else 0, message=8, bits=4 * (words_of(n) + 1) if separate else 0,
-        spare=4 * n if separate else 0, common=dict.fromkeys(("forest", "least"), 4 * n) if common else None,
+    layout = world.common_layout(
+        shard.partition, min(n, ROOM) if separate else 0, 8,
+        dict.fromkeys(("forest", "least"), 4 * n) if common else {},
+        bits=4 * (words_of(n) + 1) if separate else 0, spare=4 * n if separate else 0,
     )  # fmt: skip
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)

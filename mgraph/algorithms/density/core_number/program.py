@@ -6,7 +6,8 @@ of edges that one of them has left. It is found while the vertices that are left
 read once for each level up to its core number, and all levels together read O(n + m).
 
 Levels and frontiers are phases of one program that all ranks run together (`cores.cuh`, `mgraph.exchange.world`): one
-launch on each rank that maps the others' memory. An edge to a vertex of another rank is a message of 4 bytes.
+launch on each rank that maps the others' memory. An edge to a vertex of another rank is a message of 4 bytes; CPU ranks
+take it away in an array of all of them.
 
 References
 ----------
@@ -78,7 +79,7 @@ def removal_levels(
     # With an inbox for all its vertices, a rank's edges may be taken away by others, in one array of all ranks.
     widest, n = shard.partition.widest, shard.n_vertices
     common = world.one_memory and inbox >= widest
-    layout = world.layout(shard.partition, widest if common else inbox, common={"left": 4 * n} if common else None)
+    layout = world.common_layout(shard.partition, widest if common else inbox, 4, {"left": 4 * n} if common else {})
     # The edges, in the same kind of rows.
     rows_alike = alike(shard, edges)
     views = [side.view() for side in rows_alike]

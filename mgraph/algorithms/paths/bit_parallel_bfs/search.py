@@ -4,7 +4,8 @@ A level expands the frontier: the vertices that any search reached in the level 
 same vertex share each read of an edge.
 
 All ranks run the levels as a single program (`search.cuh`, `mgraph.exchange.world`). The searches that reach a vertex
-of another rank in a level travel as a message of 16 bytes, sent after the level's expansion. A level costs one meeting
+of another rank in a level travel as a message of 16 bytes, sent after the level's expansion; CPU ranks that map each
+other's memory collect them in one array, and a message of 8 bytes names the vertex. A level costs one meeting
 of the ranks, and another for each further part if the messages exceed an inbox. A caller that reads each level's
 vertices runs the program level by level: the words and lists stay in memory between the runs. Of a single search, the
 lists of all levels have room.
@@ -75,7 +76,7 @@ class BitParallelBfs:
         room = inbox_room(shard)
         if world.one_memory:
             words = dict.fromkeys(("coming", "seen"), 8 * n_vertices)
-            self.layout = world.layout(shard.partition, room, 8, words, out=4 * n_vertices)
+            self.layout = world.common_layout(shard.partition, room, 8, words, out=4 * n_vertices)
             coming, seen = (world.common_array(self.layout, name, n_vertices, np.uint64) for name in words)
             out = world.array(self.layout, "out", n_vertices, np.uint32)
         else:
