@@ -76,11 +76,13 @@ class Layout:
         memory is not mapped, if there are such ranks.
     box : int
         The bytes of an inbox and of an outbox.
-    nbytes : int
-        The bytes of a region.
+    sizes : list of int
+        The bytes of each rank's region.
     """
 
-    def __init__(self, size: int, room: int, message: int, apart: bool, arrays: Mapping[str, int]) -> None:
+    def __init__(
+        self, size: int, room: int, message: int, apart: bool, arrays: Mapping[str, int], common: Mapping[str, int]
+    ) -> None:
         self.room, self.message, self.box = room, message, room * message
         self.told = aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
         self.inboxes = aligned(self.told + 8 * (size + SHARES))
@@ -89,7 +91,11 @@ class Layout:
         self.offsets = {}
         for name, nbytes in arrays.items():
             self.offsets[name], at = at, aligned(at + nbytes)
-        self.nbytes, self.starts = at, tuple[int, ...]()
+        self.sizes, self.starts = [at] * size, tuple[int, ...]()
+        # Arrays of all ranks come last, because they are in the region of rank 0 alone.
+        for name, nbytes in common.items():
+            self.offsets[name], at = at, aligned(at + nbytes)
+        self.sizes[0] = at
         self.world = Struct()
 
 
@@ -219,8 +225,8 @@ class DeviceRegion(OwnRegion):
 REGIONS = {"own": OwnRegion, "cpu": HostRegion, "cuda": DeviceRegion}
 
 
-def open_region(exchange: Collectives, device: Device, mates: Sequence[int], nbytes: int) -> OwnRegion:
-    """Allocate a region on each rank, and map those of `mates`; return the own region. Collective.
+def open_region(exchange: Collectives, device: Device, mates: Sequence[int], sizes: Sequence[int]) -> OwnRegion:
+    """Allocate regions of `sizes` bytes, one per rank, and map those of `mates`; return the own region. Collective.
 
     Raises
     ------
@@ -229,7 +235,8 @@ def open_region(exchange: Collectives, device: Device, mates: Sequence[int], nby
     """
     region, why = None, ""
     try:
-        region = REGIONS[device.kind if len(mates) > 1 else "own"](device, exchange.rank, exchange.size, nbytes)
+        make = REGIONS[device.kind if len(mates) > 1 else "own"]
+        region = make(device, exchange.rank, exchange.size, sizes[exchange.rank])
     except (CapacityError, DeviceError) as error:
         why = str(error)
     # All ranks or none: a rank without memory tells the others.
@@ -237,7 +244,7 @@ def open_region(exchange: Collectives, device: Device, mates: Sequence[int], nby
     lacking = [r for r, name in enumerate(names) if not name]
     try:
         if region is None or lacking:
-            reason = f": {why}" if why else ""
+            reason, nbytes = f": {why}" if why else "", sizes[lacking[0]]
             raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{reason}")
         # Map the regions of the others.
         region.open({r: names[r] for r in mates if r != exchange.rank})

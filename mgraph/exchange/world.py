@@ -9,7 +9,7 @@ carries the ranks' words, and their cargo for ranks whose memory they do not map
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.forks import renew_in_children
 from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels.host import host_platform
 from mgraph.partition import Partition
 
 __all__ = ["World"]
@@ -65,6 +66,9 @@ class World:
         The ranks whose regions this rank maps, itself among them.
     mapped : bool
         True if `mates` are all ranks, which then meet in memory. Otherwise the exchange carries words and cargo.
+    one_memory : bool
+        True if there are several ranks, whose threads may work on an array in the region of one of them as if they were
+        threads of one rank: on CPUs. To a GPU the memory of another is far away, and tests simulate GPUs.
 
     Notes
     -----
@@ -88,11 +92,13 @@ class World:
         self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
+        threads = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
+        self.one_memory = self.size > 1 and self.mapped and threads
         self._strangers = [r for r in range(self.size) if r not in self.mates]
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
         self._region: Any = None
-        self._region_nbytes = 0
+        self._sizes = [0] * self.size  # of the regions
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._layouts: dict[Any, Layout] = {}
 
@@ -171,13 +177,23 @@ class World:
         """
         if room and not self.mapped:
             room = max(room, partition.widest)
+        return self.common_layout(partition, room, message, {}, **arrays)
+
+    def common_layout(
+        self, partition: Partition, room: int, message: int, common: Mapping[str, int], /, **arrays: int
+    ) -> Layout:
+        """Return a layout as `layout`, with arrays of all ranks: the bytes of each in `common`. Collective.
+
+        Ranks without `one_memory` have no such arrays.
+        """
         # Layouts are cached; a larger one than all before grows the regions.
-        key = partition.starts, room, message, tuple(arrays.items())
+        key = partition.starts, room, message, tuple(arrays.items()), tuple(common.items())
         layout = self._layouts.get(key)
         if layout is None:
-            layout = Layout(self.size, room, message, bool(self._strangers), arrays)
-            if layout.nbytes > self._region_nbytes:
-                self._grow(layout.nbytes)
+            layout = Layout(self.size, room, message, bool(self._strangers), arrays, common)
+            sizes = [max(pair) for pair in zip(layout.sizes, self._sizes, strict=True)]
+            if sizes != self._sizes:
+                self._grow(sizes)
             layout.world, layout.starts = self._struct(layout, partition), partition.starts
             if len(self._layouts) > 16:
                 self._layouts.clear()
@@ -211,19 +227,27 @@ class World:
     @property
     def nbytes(self) -> int:
         """The bytes of this rank's region and of its links."""
-        return self._region_nbytes + (0 if self._links is None else int(self._links.words.nbytes))
+        return self._sizes[self.rank] + (0 if self._links is None else int(self._links.words.nbytes))
 
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
         """Return n elements of an array of the own region."""
         return self._region.array(layout.offsets[name], n, dtype)
 
-    def _grow(self, nbytes: int) -> None:
+    def common_array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
+        """Return n elements of an array of all ranks, in the region of rank 0.
+
+        A program may write to it only after its first meeting of all ranks. After the program, elements that no rank
+        writes any more may be read until the next program of any rank, so within the same call.
+        """
+        return self._region.array(layout.offsets[name], n, dtype, 0)
+
+    def _grow(self, sizes: list[int]) -> None:
         """Replace the regions of all ranks by larger regions. Collective."""
         # Free the old regions first.
         self._layouts.clear()
         self._free()
-        self._region = open_region(self.exchange, self.device, self.mates, nbytes)
-        self._region_nbytes = nbytes
+        self._region = open_region(self.exchange, self.device, self.mates, sizes)
+        self._sizes = sizes
 
     def _free(self) -> None:
         if self._region is not None:
@@ -231,7 +255,7 @@ class World:
             if self.size > 1:
                 self.exchange.barrier()
             self._region.free()
-        self._region, self._region_nbytes = None, 0
+        self._region, self._sizes = None, [0] * self.size
 
     def close(self) -> None:
         """Unmap the other regions and free the own region, from any thread, once a running launch has ended."""
@@ -240,7 +264,7 @@ class World:
             for used in (self._watch, self._tickets, self._links):
                 if used is not None:
                     used.close()
-            region, self._region, self._region_nbytes = self._region, None, 0
+            region, self._region, self._sizes = self._region, None, [0] * self.size
             self._layouts.clear()
             if region is not None:
                 self.device.use()

@@ -12,6 +12,7 @@ from launches import watched
 
 from mgraph.algorithms import algorithm
 from mgraph.device import Device
+from mgraph.exchange import world
 from mgraph.structures import names
 
 
@@ -47,6 +48,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         alone = whole and not on_gpu(item) and "usual_constants" not in item.fixturenames
         if (other and (several or whole)) or (large and (several or other)) or alone:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def separate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranks tell each other by messages on CPUs that map each other's memory, too, as on GPUs."""
+    monkeypatch.setattr(world, "host_platform", lambda: "kernels/platform/simulated_lanes.h")
+
+
+@pytest.fixture(params=["one-memory", "separate"])
+def memory(request: pytest.FixtureRequest) -> str:
+    """With arrays of all ranks in one region, and with messages."""
+    if request.param == "separate":
+        request.getfixturevalue("separate")
+    return str(request.param)
 
 
 @pytest.fixture(params=["as-is", "small-pieces"])

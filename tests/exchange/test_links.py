@@ -59,7 +59,7 @@ def test_memory_for_programs_is_counted_with_that_of_links(mapped: bool | str, l
     def work(exchange: Exchange, device: Device) -> list[int]:
         before, state = exchange.world_nbytes, meet(exchange, device, rows=100)
         layout = exchange.world(device).layout(Partition.equal(200, 2), 100, 4, bitmap=4096)
-        return [before, exchange.world_nbytes - layout.nbytes, state["wrong"]]
+        return [before, exchange.world_nbytes - layout.sizes[exchange.rank], state["wrong"]]
 
     assert together(2, work, mapped) == [[0, links * 8 * LINK, 0]] * 2
 

@@ -19,6 +19,7 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
 from mgraph.exchange import Exchange, Loopback, world
 from mgraph.exchange.segment import Segment
+from mgraph.partition import Partition
 
 
 @pytest.mark.parametrize("messages", [0, 5, ROOM, ROOM + 36])
@@ -88,6 +89,35 @@ def test_abort_ends_the_wait_for_a_rank_that_does_not_come(mapped: bool | str) -
         return time.monotonic()
 
     assert together(2, work, mapped, aborted=stop.is_set)[1] == 0.0
+
+
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_that_map_each_other_have_one_memory(size: int, mapped: bool | str) -> None:
+    assert (
+        together(size, lambda exchange, device: exchange.world(device).one_memory, mapped)
+        == [size > 1 and mapped is True] * size
+    )
+
+
+def test_the_first_region_alone_has_arrays_of_all_ranks() -> None:
+    def work(exchange: Exchange, device: Device) -> tuple[list[int], list[int]]:
+        own, parts, sizes = exchange.world(device), Partition.equal(30, 3), []
+        for nbytes, private in ((4096, 256), (1024, 512), (2048, 2048)):
+            layout = own.common_layout(parts, 0, 4, {"shared": nbytes}, own=private)
+            sizes.append(own.nbytes)
+        shared = own.common_array(layout, "shared", 256, np.int64)
+        shared[exchange.rank] = exchange.rank + 1
+        exchange.barrier()
+        return sizes, shared[:3].tolist()
+
+    (first, values), *others = together(3, work)
+    assert values == [1, 2, 3]
+    assert others[0] == others[1]
+    assert others[0][1] == values
+    before = first[0] - 4096 - 256
+    assert first == [before + 4096 + 256] * 3
+    assert others[0][0] == [before + 256, before + 512, before + 2048]
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
+// True if ranks may work on arrays in the region of one of them, as `World.one_memory` says.
+constexpr bool one_memory = Tile<32>::size() == 1;
+
 // ---- messages ------------------------------------------------------------------------------------------------------
 
 // How many have come in, those that did not fit into an inbox among them.

@@ -55,7 +55,7 @@ def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool,
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, pieces: str, size: int, even: bool, directed: bool) -> None:
+def test_random(structure: str, device: str, pieces: str, memory: str, size: int, even: bool, directed: bool) -> None:
     for seed in range(6):
         print(f"seed {seed}")
         edges = (150, 700, 3000)[seed % 3]  # many components, a large one among small ones, one
@@ -66,7 +66,7 @@ def test_random(structure: str, device: str, pieces: str, size: int, even: bool,
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_long_ways(device: str, pieces: str, size: int, even: bool, reverse: bool) -> None:
+def test_long_ways(device: str, pieces: str, memory: str, size: int, even: bool, reverse: bool) -> None:
     for graph in long_ones():
         for one in (graph, scattered(graph, 1)):
             check(one, cut(one.n, size, even), reverse, structure="gpma+", device=device)
@@ -74,7 +74,7 @@ def test_long_ways(device: str, pieces: str, size: int, even: bool, reverse: boo
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_trees(structure: str, size: int, directed: bool, pieces: str) -> None:
+def test_many_threads_on_the_same_trees(structure: str, size: int, directed: bool, pieces: str, memory: str) -> None:
     for graph in (random_graph(12, 20000, 60000, directed, skew=True), scattered(long_ones()[0], 3)):
         made = shards(graph, cut(graph.n, size), structure)  # large enough for a launch to be dealt to all threads
         for shard in made:
@@ -131,7 +131,7 @@ def crossing(n: int = 160) -> Graph:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
+def test_both_drivers(structure: str, memory: str, size: int, mapped: bool | str) -> None:
     check(crossing(), cut(160, size, even=False), structure=structure, mapped=mapped)
     for seed, directed in ((31, True), (32, False)):
         print(f"seed {seed}")
@@ -142,7 +142,7 @@ def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
 
 @pytest.mark.parametrize("room", [1, 7, 100])
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_a_full_inbox_loses_no_pair(monkeypatch: pytest.MonkeyPatch, size: int, room: int) -> None:
+def test_a_full_inbox_loses_no_pair(monkeypatch: pytest.MonkeyPatch, separate: None, size: int, room: int) -> None:
     monkeypatch.setattr(program, "ROOM", room)
     for seed in range(3):
         print(f"seed {seed}")
@@ -165,7 +165,7 @@ def dealt_grid(size: int, rows: int, columns: int) -> Graph:
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [2, 4])
 def test_roots_that_are_told_as_an_array(
-    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], size: int, mapped: bool | str
+    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], separate: None, size: int, mapped: bool | str
 ) -> None:
     """Each rank joins nearly all vertices of the others to another tree than theirs, but tells few pairs."""
     monkeypatch.setattr(program, "ROOM", 100)
@@ -174,13 +174,13 @@ def test_roots_that_are_told_as_an_array(
     assert [(state["told"], state["parts"]) for state in states] == [(1, 0)] * size
 
 
-def test_a_large_tree_of_all_ranks_is_told_as_bits(states: list[dict[str, int]]) -> None:
+def test_a_large_tree_of_all_ranks_is_told_as_bits(states: list[dict[str, int]], separate: None) -> None:
     graph = random_graph(6, 3000, 30000, directed=False)
     check(graph, cut(3000, 3))
     assert [(state["told"], state["is_long"]) for state in states] == [(0, 0)] * 3
 
 
-def test_long_paths_through_vertices_of_other_ranks(states: list[dict[str, int]]) -> None:
+def test_long_paths_through_vertices_of_other_ranks(states: list[dict[str, int]], separate: None) -> None:
     """The second rank's vertices hang on those of the first, one row of the grid in a path."""
     graph = dealt_grid(2, 20, 200)
     check(graph, cut(graph.n, 2))
@@ -188,7 +188,9 @@ def test_long_paths_through_vertices_of_other_ranks(states: list[dict[str, int]]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_graphs_cuts_and_rooms(monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], seed: int) -> None:
+def test_random_graphs_cuts_and_rooms(
+    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], memory: str, seed: int
+) -> None:
     """Sparse graphs, dealt in turn or at random, with inboxes of any size and any part of the rows planted."""
     rng = np.random.default_rng(seed)
     for number in range(25):
@@ -206,7 +208,7 @@ def test_random_graphs_cuts_and_rooms(monkeypatch: pytest.MonkeyPatch, states: l
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, memory: str, size: int) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     monkeypatch.setattr(program, "ROOM", 20)
     graph = random_graph(33, 600, 560, directed=False)
@@ -249,7 +251,7 @@ def test_after_batches(structure: str, device: str, size: int, reverse: bool) ->
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_order_of_the_vertices(device: str, directed: bool, size: int) -> None:
+def test_the_order_of_the_vertices(device: str, memory: str, directed: bool, size: int) -> None:
     for seed in range(4):
         print(f"seed {seed}")
         graph = random_graph(seed, 500, 350, directed)

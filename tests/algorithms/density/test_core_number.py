@@ -66,7 +66,7 @@ def test_shapes(structure: str, device: str, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_random(structure: str, device: str, ranks: int, directed: bool) -> None:
+def test_random(structure: str, device: str, memory: str, ranks: int, directed: bool) -> None:
     for seed in range(3):
         print(f"seed {seed}")
         graph = random_graph(seed, 300 + 31 * seed, (250, 3000, 2500)[seed], directed, skew=seed == 2)
@@ -74,7 +74,7 @@ def test_random(structure: str, device: str, ranks: int, directed: bool) -> None
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_long_ways(device: str, small: None, size: int, even: bool) -> None:
+def test_long_ways(device: str, small: None, memory: str, size: int, even: bool) -> None:
     for graph in long_ones():
         check(graph, cut(graph.n, size, even), structure="gpma+", device=device)
 
@@ -119,7 +119,7 @@ def test_no_vertices(device: str, size: int) -> None:
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, small: None) -> None:
+def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, small: None, memory: str) -> None:
     graph = random_graph(12, 4000, 30000, directed, skew=True)
     made, want = shards(graph, cut(graph.n, size), structure), by_heap(graph)
     for shard in made:
@@ -181,7 +181,7 @@ def hubs(n: int = 120) -> Graph:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
+def test_both_drivers(structure: str, memory: str, size: int, mapped: bool | str) -> None:
     check(hubs(), cut(120, size, even=False), structure=structure, mapped=mapped)
     for seed, directed in ((21, True), (22, False)):
         print(f"seed {seed}")
@@ -191,7 +191,9 @@ def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("directed", [True, False])
-def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapped: bool | str, directed: bool) -> None:
+def test_rows_wait_for_room_in_the_inboxes(
+    monkeypatch: pytest.MonkeyPatch, separate: None, mapped: bool | str, directed: bool
+) -> None:
     graph = random_graph(23, 300, 12000, directed)  # most of which one level removes
     few = rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped)
     monkeypatch.setattr(program, "LEAST_ROOM", 300)
@@ -200,7 +202,7 @@ def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapp
     assert rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped) > few + 10
 
 
-def test_long_and_short_rows_of_a_tile_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_and_short_rows_of_a_tile_fit_together(monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
     """All edges lead to the other rank, which has no core without them: none may be lost."""
     monkeypatch.setattr(program, "LEAST_ROOM", 1 << 20)
     rng, left, right, long = np.random.default_rng(3), 20_000, 130, 120
@@ -222,7 +224,7 @@ def test_a_unit_of_more_edges_than_an_inbox_holds_is_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, memory: str, size: int) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     graph = random_graph(24, 400, 5000, directed=False, skew=True)
     made = shards(graph, cut(graph.n, size), "gpma+")

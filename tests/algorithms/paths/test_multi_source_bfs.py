@@ -77,7 +77,7 @@ def test_shapes(structure: str, device: str, size: int, even: bool) -> None:
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, size: int, even: bool, directed: bool) -> None:
+def test_random(structure: str, device: str, memory: str, size: int, even: bool, directed: bool) -> None:
     for seed, k in ((0, 1), (1, 70)):
         print(f"seed {seed}")
         graph = random_graph(seed, 300 + 31 * seed, 900, directed, skew=seed == 1)
@@ -92,7 +92,7 @@ def test_as_many_sources_as_fit_into_words(k: int) -> None:
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
-def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
+def test_ranges_of_any_length(memory: str, starts: tuple[int, ...]) -> None:
     for seed, directed in ((3, True), (4, False)):
         check(random_graph(seed, 90, 200, directed), Partition(starts), np.array([3, 88, 32]))
 
@@ -132,7 +132,7 @@ def test_the_nearest_is_by_users_ids(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_many_threads_on_the_same_words(size: int) -> None:
+def test_many_threads_on_the_same_words(memory: str, size: int) -> None:
     graph = random_graph(12, 20000, 100000, skew=True)
     made = shards(graph, cut(graph.n, size))
     for shard in made:
@@ -166,7 +166,7 @@ def test_one_launch_runs_all_levels_or_one(counted: Counter[str], monkeypatch: p
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_programs_with_full_inboxes_and_both_drivers(
-    ranks: int, mapped: bool | str, device: str, monkeypatch: pytest.MonkeyPatch
+    ranks: int, mapped: bool | str, device: str, memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A level is sent in parts; a program that leaves at each meeting goes on. Some ranks have no vertices."""
     monkeypatch.setattr(programs, "ROOM", 3)

@@ -3,6 +3,7 @@
 #pragma once
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/communities/components/vertex_groups.cuh"
+#include "algorithms/primitives/programs.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/world.cuh"
 
@@ -39,6 +40,14 @@ struct FirstTrees {
                 plant_one(trees, arcs, v, up, arc[k]);
             }
         });
+        if constexpr (one_memory)
+            if (all.is_common()) {  // the other own vertices
+                for (i64 row : grid.items(world.rows() - s.active)) {
+                    i64 v = first + s.active + row;
+                    plant_one(trees, arcs, v, (u32)v, unlinked);
+                }
+                return;
+            }
         for (i64 i : grid.items(all.vertices() - s.active)) {  // the others
             i64 v = i < first ? i : i + s.active;
             plant_one(trees, arcs, v, (u32)v, arcs && all.kept ? all.kept[v] : unlinked);

@@ -17,6 +17,9 @@
 //                        in as many parts as inboxes need; vertices whose own ranks have told a root are left out
 // After that all forests join the same vertices.
 //
+// CPU ranks that map each other's memory may have one forest instead, in the region of rank 0. They link their own rows
+// in it, as threads of one rank do, and nothing is told.
+//
 // A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
 //   plant, sample        a vertex is planted as it hung before. The other arcs link the patches, and so do a few
 //                        neighbours of some vertices. Then all but the rows outside of the largest tree are skipped
@@ -52,7 +55,7 @@ struct Forest {
     i64* labels;  // out: of the own vertices. Before, the first neighbours of their rows
     u64* largest;  // votes << 32 | root, and the own rows if many of them hang on other roots, else 0
     i64* active;  // of each rank, the rows before its last vertices without edges: only these are looked at
-    i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
+    i64 shared_offset;  // of a bitmap of all vertices, in each rank's region; -1 if all ranks have one forest
     i64 spare_offset;  // of `spare`, there too
     i64 planted;  // so many first rows of each rank are planted on all ranks; 0 for none
     u64* tasks;  // for each view, `task_room` of them
@@ -97,11 +100,17 @@ struct Forest {
     };
     enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, OUTSIDE = TASKS, LONG = TASKS, ROOTS = REFERENCE };
 
+    // True if all ranks have one forest, with `parent` and `spare` in one region.
+    DEVICE bool is_common() const { return shared_offset < 0; }
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
     DEVICE u32* told_to(i64 r) const { return world.words(r, spare_offset); }  // `spare` of rank r
     DEVICE i64 planted_rows(i64 r) const { return lesser(planted, world.start(r + 1) - world.start(r)); }
     DEVICE i64 vertices() const { return world.vertices(); }
-    DEVICE bool is_shared(i64 v) const { return get_bit(shared_bits(world.rank), v); }
+    DEVICE bool is_shared(i64 v, i64 reference) const {  // true if v is known to be in the reference's tree
+        if constexpr (one_memory)
+            if (is_common()) return (i64)stale_load(parent + v) == reference;
+        return get_bit(shared_bits(world.rank), v);
+    }
     DEVICE u32 shared_from(i64 v) const {  // the bits of a group of vertices that begins with v
         return stale_load(shared_bits(world.rank) + v / word_bits) >> v % word_bits;
     }
@@ -113,6 +122,8 @@ struct Forest {
 
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
+        if constexpr (one_memory)
+            if (is_common()) return s.phase == link_rows;
         if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
         return s.phase != vote && s.phase != agree && s.phase != share && s.phase != tell_own && s.phase != tell &&
                s.phase != label;
@@ -181,6 +192,8 @@ struct Forest {
 
     // `take_vertices` for all vertices that may have edges, once the ranks have said how many these are.
     template <class Work> DEVICE void take_all(Grid grid, const State& s, const u32* trees, Work work) const {
+        if constexpr (one_memory)
+            if (is_common()) return take_vertices(grid, trees, world.lo(), world.lo() + s.active, work);
         for (i64 r = 0; r < world.size; ++r) {
             i64 first = world.start(r), rows = world.size > 1 ? load(active + r) : s.active;
             take_vertices(grid, trees, first, first + rows, work);
@@ -197,6 +210,8 @@ struct Forest {
     DEVICE i64 flat_rows(const State& s, i64 r) const {
         if (s.phase == flatten_rest && !s.is_long) return 0;
         if (r == world.rank) return s.active;
+        if constexpr (one_memory)
+            if (is_common()) return 0;
         switch (s.phase) {
         case flatten: return planted_rows(r);
         case flatten_own: return 0;
@@ -206,8 +221,13 @@ struct Forest {
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
+        if constexpr (one_memory) last |= s.phase == flatten_rows && is_common();
         auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) {
-            auto gives_up = [&](u32 steps) { return steps > short_path && s.phase == flatten_own && world.size > 1; };
+            auto gives_up = [&](u32 steps) {
+                if constexpr (one_memory)
+                    if (is_common()) return false;
+                return steps > short_path && s.phase == flatten_own && world.size > 1;
+            };
             if (compress(trees, v, up, live, gives_up)) store(world.number(LONG), (i64)1);
             for (int k = 0; last && names && k < vertices_at_once; ++k)
                 if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
@@ -238,7 +258,8 @@ struct Forest {
             for (int k = 0; k < count; ++k) open[k] = row + k * tile.size() < s.active;
             for (int k = 0; k < count; ++k) {
                 i64 v = first + row + k * tile.size();
-                if (open[k] && !all) open[k] = world.size > 1 ? !is_shared(v) : (i64)stale_load(parent + v) != known;
+                if (open[k] && !all)
+                    open[k] = world.size > 1 ? !is_shared(v, known) : (i64)stale_load(parent + v) != known;
             }
             for (int k = 0; k < count; ++k) {
                 if (!tile.any(open[k])) continue;
@@ -291,6 +312,7 @@ struct Forest {
 
     DEVICE void next(State& s, const Heard& heard) const {
         bool several = world.size > 1;
+        if constexpr (one_memory) several = several && !is_common();
         switch (s.phase) {
         case count:
             s.active = heard.own(ACTIVE);

@@ -29,7 +29,8 @@ def connected_components(self: Runs[T]) -> T:
     CapacityError
         A worker has too little memory. It needs 4 bytes for each vertex of the whole graph, 8 on several workers, and
         12 if the graph has an `order`. Of these, several workers keep 4 until the graph is closed, and so does an
-        order. The result is 8 bytes for each owned vertex.
+        order. Of CPU workers of one host only the first needs these, and keeps 8. The result is 8 bytes for each owned
+        vertex.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
@@ -37,10 +38,10 @@ def connected_components(self: Runs[T]) -> T:
     -----
     O(n + m) work in practice. Each worker receives a bit per vertex of the whole graph, and from each other 8 bytes per
     vertex that it has joined outside of the largest component. If these seem to be many, it receives 4 bytes per vertex
-    instead, and few pairs. If the graph has in-edges, most edges of the largest component are not read. The result is
-    exact, and does not depend on the order of the vertices, the structure or the number of workers. The algorithm is a
-    concurrent union-find after M. Sutton, T. Ben-Nun, A. Barak, "Optimizing parallel graph connectivity
-    computation via subgraph sampling", IPDPS 2018.
+    instead, and few pairs. CPU workers of one host receive nothing. If the graph has in-edges, most edges of the
+    largest component are not read. The result is exact, and does not depend on the order of the vertices, the structure
+    or the number of workers. The algorithm is a concurrent union-find after M. Sutton, T. Ben-Nun, A. Barak,
+    "Optimizing parallel graph connectivity computation via subgraph sampling", IPDPS 2018.
 
     Examples
     --------

@@ -7,6 +7,8 @@ Only an arc between two skipped vertices is not read at all. So the ranks agree 
 vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root. Where that is much,
 each first tells the roots of its own vertices as an array.
 
+CPU ranks that map each other's memory have one forest instead, and tell each other nothing.
+
 All that are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). After it, all forests connect
 the same vertices, and the root of each tree is its smallest vertex.
 
@@ -82,22 +84,25 @@ def run(shard: Shard) -> Columns:
     ------
     CapacityError
         There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, of which 4 are in the
-        region; 12 if the graph has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for
-        hubs' tasks.
+        region, or all in that of the first CPU rank; 12 if the graph has an order, of which 4 stay), 8 bytes per owned
+        vertex and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----
     O(n + m) in practice. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
-    _, labels, components = connect(shard)
+    _, labels, components = connect(shard, keep=False)
     return {"component": labels}, {"components": components, "supersteps": 1}
 
 
-def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride: int = 1) -> tuple[Array, Array, int]:
+def connect(
+    shard: Shard, links: Links | None = None, kept: Array = None, stride: int = 1, keep: bool = True
+) -> tuple[Array, Array, int]:
     """Return all vertices' roots, own vertices' labels, and the number of components.
 
     The arcs of this rank's forest are written to `links`, whose hooks are 0 before. It may begin with `kept`, the links
-    of an earlier forest whose arcs still exist: then one row of `stride` is sampled.
+    of an earlier forest whose arcs still exist: then one row of `stride` is sampled. If `keep` is false, the roots may
+    be in a region, which the next program overwrites.
     """
     # The inboxes, a bitmap and an array of all vertices; a single rank needs none of them in a region.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
@@ -105,10 +110,13 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     several, edges = shard.size > 1, [shard.out_edges]
     if shard.in_edges not in (None, shard.out_edges):
         edges.append(shard.in_edges)
-    planted = shard.partition.widest // PLANTED if several and world.mapped and links is None else 0
-    layout = world.layout(
-        shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0,
-        spare=4 * n if several else 0,
+    common = world.one_memory and not keep
+    separate = several and not common
+    planted = shard.partition.widest // PLANTED if separate and world.mapped and links is None else 0
+    layout = world.common_layout(
+        shard.partition, min(n, ROOM) if separate else 0, 8,
+        dict.fromkeys(("forest", "least"), 4 * n) if common else {},
+        bits=4 * (words_of(n) + 1) if separate else 0, spare=4 * n if separate else 0,
     )  # fmt: skip
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
@@ -116,9 +124,13 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
         (2, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64),
         (0 if several or names is None else n, np.uint32),
     )  # fmt: skip
-    if several:
+    if separate:
         spare = world.array(layout, "spare", n, np.uint32)
-    parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64)
+    if common:
+        parent, spare = (world.common_array(layout, name, n, np.uint32) for name in ("forest", "least"))
+    else:
+        parent = device.empty(n, np.uint32)
+    labels = device.empty(own, np.int64)
     # Run it on all ranks together.
     views = [rows.view() for rows in edges]
     state = world.run(
@@ -126,7 +138,7 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
         links=None if links is None else links.arcs, hooks=None if links is None else links.hooks,
         kept=kept, stride=stride, names=names, spare=spare, labels=labels, largest=largest, active=active,
-        shared_offset=layout.offsets["bits"], spare_offset=layout.offsets["spare"], planted=planted,
+        shared_offset=-1 if common else layout.offsets["bits"], spare_offset=layout.offsets["spare"], planted=planted,
         tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]

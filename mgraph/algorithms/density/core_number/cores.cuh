@@ -3,6 +3,9 @@
 //   receive  takes the edges away that messages tell of, and lists the rows that this removes; a CPU does that in `peel`
 //   peel     removes the edges of the listed rows. An edge to another rank's vertex is a message with its id. The rows
 //            that this removes are listed for the next round; a CPU's thread goes on with them at once.
+// CPU ranks that map each other's memory may have one array of the edges left instead, in the region of rank 0. They take
+// edges away from each other's rows as threads of one rank do, and a message has the id of a vertex that this removed.
+//   enter    all ranks are in the program, so that they may write to that region
 // A row of high degree is listed as tasks. A list knows how many edges its rows have together. If they do not all fit into
 // an inbox, rows reserve room before they are expanded, and wait for the next round where there is none.
 #pragma once
@@ -31,7 +34,9 @@ struct Cores {
     u32* lists;  // two lists of own rows, to remove
     u32* alive;  // two lists of own rows, those that are left
     i64* least;  // the least number of edges among these: two, used in turn
-    i64* frontier;  // the edges of all rows of a list: three, used in turn
+    // The edges of all rows of a list: three, used in turn. Null if the ranks have one array `left`; then an inbox has
+    // room for all vertices of its rank.
+    i64* frontier;
     u64* tasks;  // two lists for each view, of task_room
     i64 task_room;
     struct State {
@@ -46,14 +51,19 @@ struct Cores {
         i64 took = 0, least_left = 0;  // 1 if it removes vertices of any rank; the least number of edges above it
         i64 largest = 0, too_long = 0;
     };
-    enum Stage : i64 { finished, count, count_hubs, scan, receive, peel };
+    enum Stage : i64 { finished, count, count_hubs, scan, receive, peel, enter };
     enum Number { LISTED, TASKS, BACK_TASKS, RESERVED, KEPT, LEAST = KEPT };
     static constexpr int tile_words = Finds::most + 1;
 
+    DEVICE bool is_common() const { return !frontier; }  // `left` is that of all ranks
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
-    DEVICE i64* edges_of(i64 turn) const { return frontier + turn % 3; }
+    DEVICE i64* edges_of(i64 turn) const {
+        if constexpr (one_memory)
+            if (is_common()) return world.number(RESERVED);  // 0: they are not counted
+        return frontier + turn % 3;
+    }
     template <class Visit> DEVICE void visit_views(Visit visit) const {  // visit(rows, side)
         visit(graph, 0);
         if constexpr (VIEWS > 1) visit(back, 1);
@@ -62,8 +72,14 @@ struct Cores {
     DEVICE void begin(State& s) const {
         s.level = first_level, s.below = -1, s.alive = -1;
         s.phase = world.vertices() > 0 ? (i64)count : (i64)finished;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == count) s.phase = enter;
     }
-    DEVICE bool alone(const State& s) const { return s.phase != peel; }
+    DEVICE bool alone(const State& s) const {
+        if constexpr (one_memory)  // no row is lowered while it is scanned
+            if (is_common() && (s.phase == scan || s.phase == enter)) return false;
+        return s.phase != peel;
+    }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 remaining(const State& s) const { return s.alive < 0 ? world.rows() : s.alive; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
@@ -79,6 +95,8 @@ struct Cores {
         SHARED(u32, memory, tile_words * program_tiles);
         Finds finds{memory + Tile<lanes>{}.index() * tile_words};
         Numbers mine;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case count: do_count(grid, s); break;
         case count_hubs: do_count_hubs(grid, s); break;
@@ -107,6 +125,8 @@ struct Cores {
             core[row] = -1;
         }
         for (i64 i : grid.items(2)) store(least + i, never);
+        if constexpr (one_memory)
+            if (is_common()) return;
         for (i64 i : grid.items(3)) store(frontier + i, (i64)0);
     }
     DEVICE bool reads_loops() const { return !View::sorted || !searched; }  // from the whole row of a vertex
@@ -143,6 +163,8 @@ struct Cores {
             if (degree <= HUB_DEGREE) return;
             hubs = true;
             add_tasks(edges, row, task_list(side, turn) + (side ? back_before : before), world.number(TASKS + side));
+            if constexpr (one_memory)
+                if (is_common()) return;
             if (world.size > 1) atomic_add(edges_of(turn), degree);
         });
         return !hubs || others;
@@ -157,6 +179,8 @@ struct Cores {
     }
     // Counts the edges of the rows that lanes list in a turn, -1 for none.
     template <class Group> DEVICE void count_listed(Group group, i64 row, i64 turn) const {
+        if constexpr (one_memory)
+            if (is_common()) return;
         if (world.size == 1) return;
         u32 sum = group.sum(row < 0 ? 0 : edges_to_visit(row));
         if (group.rank() == 0 && sum) atomic_add(edges_of(turn), (i64)sum);
@@ -295,6 +319,11 @@ struct Cores {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = count;
+                return;
+            }
         switch (s.phase) {
         case count:
             s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);

@@ -36,8 +36,8 @@ def core_number(self: Runs[T]) -> T:
     -----
     O(n + m) work: vertices are removed level by level, from frontier to frontier. On several workers 4 bytes travel for
     each edge between vertices of two of them; on GPUs each level has one superstep or more, in which 8 bytes travel for
-    each vertex that has lost such edges. The result is exact. After H. Kabir, K. Madduri, "Parallel k-core
-    decomposition on multicore platforms", IPDPSW 2017.
+    each vertex that has lost such edges. Among CPU workers of one host 4 bytes travel for each vertex at most. The
+    result is exact. After H. Kabir, K. Madduri, "Parallel k-core decomposition on multicore platforms", IPDPSW 2017.
 
     Examples
     --------

@@ -6,7 +6,8 @@ of edges that one of them has left. It is found while the vertices that are left
 read once for each level up to its core number, and all levels together read O(n + m).
 
 Levels and frontiers are phases of one program that all ranks run together (`cores.cuh`, `mgraph.exchange.world`): one
-launch on each rank that maps the others' memory. An edge to a vertex of another rank is a message of 4 bytes.
+launch on each rank that maps the others' memory. An edge to a vertex of another rank is a message of 4 bytes; CPU ranks
+take it away in an array of all of them.
 
 References
 ----------
@@ -68,12 +69,17 @@ def removal_levels(
     CapacityError
         There is too little memory for 28 bytes per owned vertex, 1 / 32 byte per arc for tasks and, on several ranks,
         inboxes for each rank of 8 MiB, or together of 8% of the edges' memory; or of a hash structure's rows a unit has
-        more edges than an inbox holds.
+        more edges than an inbox holds. On CPU ranks of one host inboxes may have 8 bytes per vertex of the graph
+        instead, and the first rank takes 4 bytes more for each.
     """
     # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
     world = shard.exchange.world(device)
-    layout = world.layout(shard.partition, 0 if shard.size == 1 else _room(shard))
+    inbox = 0 if shard.size == 1 else _room(shard)
+    # With an inbox for all its vertices, a rank's edges may be taken away by others, in one array of all ranks.
+    widest, n = shard.partition.widest, shard.n_vertices
+    common = world.one_memory and inbox >= widest
+    layout = world.common_layout(shard.partition, widest if common else inbox, 4, {"left": 4 * n} if common else {})
     # The edges, in the same kind of rows.
     rows_alike = alike(shard, edges)
     views = [side.view() for side in rows_alike]
@@ -81,9 +87,11 @@ def removal_levels(
     # The vertices' state.
     room = max(task_room(side) for side in edges)
     core, least, frontier, tasks, left, lists, alive = device.carve(
-        (rows, np.int64), (2, np.int64), (3, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
-        (2 * rows, np.uint32), (2 * rows, np.uint32),
+        (rows, np.int64), (2, np.int64), (3, np.int64), (2 * room * len(edges), np.uint64),
+        (0 if common else rows, np.uint32), (2 * rows, np.uint32), (2 * rows, np.uint32),
     )  # fmt: skip
+    if common:
+        frontier, left = None, world.common_array(layout, "left", n, np.uint32)[shard.lo : shard.hi]
     library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
         library, "Cores", layout, 1 + sum(rows + side.num_edges for side in edges) // 256, graph=views[0],

@@ -32,11 +32,23 @@ struct Round {  // one lane's
         all.core[row] = level;
         return true;
     }
+    // The same for a vertex of any rank, where all have one array.
+    DEVICE bool lower_common(u32 id) const {
+        u32 *edges = left_of(id), level = (u32)s.level;
+        if (load(edges) <= level || atomic_add(edges, ~0u) != level + 1) return false;
+        if (owns(row_of(id))) all.core[row_of(id)] = level;
+        return true;
+    }
+    DEVICE u32* left_of(u32 id) const { return all.left + ((i64)id - (i64)first); }
     DEVICE u32 row_of(u32 id) const { return id - first; }
     DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
     DEVICE void take(u32 id, u32 from) const {
         u32 row = row_of(id);
-        if (row == from || (owns(row) && !lower(row))) return;
+        if constexpr (one_memory) {
+            if (row == from || (all.is_common() ? !lower_common(id) : owns(row) && !lower(row))) return;
+        } else {
+            if (row == from || (owns(row) && !lower(row))) return;
+        }
         if (single && !owns(row)) return send_alone(id);
         if (finds.add(id) || always_fits) return;
         if (owns(row)) enlist(row);
@@ -75,7 +87,9 @@ struct Round {  // one lane's
             for (i64 i : grid.items(n)) {
                 if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
                 u32 row = row_of(world.message(heard, r, i));
-                if (lower(row) && !finds.add(row + first)) enlist(row);
+                bool removed = all.is_common() || lower(row);
+                if (all.is_common()) all.core[row] = s.level;
+                if (removed && !finds.add(row + first)) enlist(row);
             }
         }
     }
@@ -115,7 +129,7 @@ struct Round {  // one lane's
             };
             edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
                 if (!live) return false;
-                prefetch_to_write(all.left + row_of(id));
+                prefetch_to_write(left_of(id));
                 ids[n++] = id;
                 if (n == few) take_all();
                 return false;
@@ -137,12 +151,16 @@ struct Round {  // one lane's
     // Returns true if `edges` messages fit into every inbox. More than an inbox can hold are let through: if they
     // go to one rank, the meeting says `overflowed`.
     DEVICE bool reserve(i64 edges) const {
+        if constexpr (one_memory)
+            if (all.is_common()) return true;
         return edges == 0 || edges > world.room ||
                atomic_add(world.number(Cores<View>::RESERVED), edges) + edges <= room();
     }
     DEVICE bool is_full() const { return world.size > 1 && load(world.number(Cores<View>::RESERVED)) > room(); }
     // Each lane has a row or -1. Rows without room for their messages are listed again.
     template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
+        if constexpr (one_memory)
+            if (all.is_common()) return row;
         u32 sum = row < 0 ? 0 : all.edges_to_visit(row), whole = tile.sum(sum);  // tasks are admitted one by one
         bool fits = true;
         if (whole > world.room / 8) fits = reserve(sum);

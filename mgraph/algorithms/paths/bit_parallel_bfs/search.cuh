@@ -4,6 +4,9 @@
 // A level follows the edges of listed vertices, and lists the vertices that it reaches. Searches that reach a vertex of
 // another rank are collected here, and sent after the level's expansion: one message per vertex and level, for all
 // searches. If the messages of a level exceed the inboxes, they are sent in several parts.
+//
+// CPU ranks that map each other's memory have one array of each word, in the region of rank 0. Then a search is collected
+// there, and a message of 8 bytes has only the vertex.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 
@@ -42,19 +45,24 @@ struct BitParallel {
         i64 found = 0;  // on all ranks, vertices listed last, and messages
         i64 pairs = 0;  // of an own vertex of this level, and a search that first reached it
     };
-    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving };
+    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving, enter };
     enum Number { LISTED, TASKS, FOUND, LEFT, PAIRS };
+
+    DEVICE bool is_common() const { return world.message_bytes == sizeof(u64); }
 
     // Searches that reach a vertex of the next level.
     struct Arrivals {
         const BitParallel& bfs;
         const State& s;
+        DEVICE void list(i64 row) const {
+            store(bfs.next_list(s) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
+        }
         DEVICE void come(u32 id, u64 bits) const {
             bits &= ~load(bfs.seen + id);
             if ((bits & ~load(bfs.coming + id)) == 0 || atomic_or(bfs.coming + id, bits) != 0) return;
             i64 row = (i64)id - bfs.world.lo();
             if (row >= 0 && row < bfs.world.rows()) {
-                store(bfs.next_list(s) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
+                list(row);
                 return;
             }
             i64 owner = bfs.world.owner(id);
@@ -68,9 +76,15 @@ struct BitParallel {
     }
     DEVICE void begin(State& s) const {
         s.phase = level_before < 0 ? clear : expanding;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == clear) s.phase = enter;
         s.level = level_before, s.first = first_before, s.listed = listed_before;
     }
-    DEVICE bool alone(const State& s) const { return s.phase != sending; }
+    DEVICE bool alone(const State& s) const {
+        if constexpr (one_memory)
+            if (is_common() && (s.phase == enter || s.phase == clear || s.phase == settling)) return false;
+        return s.phase != sending;
+    }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
@@ -85,6 +99,11 @@ struct BitParallel {
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
         Arrivals arrivals{*this, s};
+        if constexpr (one_memory)
+            if (is_common() && (s.phase == enter || s.phase == clear)) {
+                if (s.phase == clear) do_clear_own(grid);
+                return mine;
+            }
         switch (s.phase) {
         case clear:
             for (i64 i : grid.items(world.vertices())) coming[i] = seen[i] = 0;
@@ -108,6 +127,10 @@ struct BitParallel {
         default: do_receive(grid, s, heard, arrivals);
         }
         return mine;
+    }
+    DEVICE void do_clear_own(Grid grid) const {
+        for (i64 row : grid.items(world.rows())) coming[world.lo() + row] = seen[world.lo() + row] = 0;
+        for (i64 i : grid.items(world.size)) out_counts[i] = 0;
     }
     // Returns how many searches reached a listed row for the first time.
     DEVICE i64 settle(i64 row, i64 level) const {
@@ -141,6 +164,11 @@ struct BitParallel {
             i64 n = greater(lesser(world.room, count - first), (i64)0);
             for (i64 i : grid.items(n)) {
                 u32 id = load(out + world.start(r) + first + i);
+                if constexpr (one_memory)
+                    if (is_common()) {
+                        world.put(heard, r, i, (u64)id);
+                        continue;
+                    }
                 u64 bits = load(coming + id);
                 world.put(heard, r, 2 * i, (u64)id);
                 world.put(heard, r, 2 * i + 1, bits);
@@ -157,14 +185,25 @@ struct BitParallel {
     }
     DEVICE void do_receive(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals) const {
         for (i64 r = 0; s.inbox && r < world.size; ++r)
-            for (i64 i : grid.items(heard.messages(r)))
+            for (i64 i : grid.items(heard.messages(r))) {
+                if constexpr (one_memory)
+                    if (is_common()) {
+                        arrivals.list((i64)world.message<u64>(heard, r, i) - world.lo());
+                        continue;
+                    }
                 arrivals.come((u32)world.message<u64>(heard, r, 2 * i), world.message<u64>(heard, r, 2 * i + 1));
+            }
     }
 
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
         s.next_listed += heard.own(LISTED);
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = clear;
+                return;
+            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case settling:

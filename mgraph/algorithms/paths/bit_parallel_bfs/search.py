@@ -4,7 +4,8 @@ A level expands the frontier: the vertices that any search reached in the level 
 same vertex share each read of an edge.
 
 All ranks run the levels as a single program (`search.cuh`, `mgraph.exchange.world`). The searches that reach a vertex
-of another rank in a level travel as a message of 16 bytes, sent after the level's expansion. A level costs one meeting
+of another rank in a level travel as a message of 16 bytes, sent after the level's expansion; CPU ranks that map each
+other's memory collect them in one array, and a message of 8 bytes names the vertex. A level costs one meeting
 of the ranks, and another for each further part if the messages exceed an inbox. A caller that reads each level's
 vertices runs the program level by level: the words and lists stay in memory between the runs. Of a single search, the
 lists of all levels have room.
@@ -46,6 +47,7 @@ class BitParallelBfs:
 
     Their words and lists take 16 bytes per vertex of the whole graph, 16 bytes per owned vertex and, on several ranks,
     4 bytes per vertex of the whole graph. Inboxes take 4 bytes per vertex of the whole graph, at least 4 MiB per rank.
+    On CPU ranks of one host, the first rank has the words of all, and inboxes take half of that.
 
     Parameters
     ----------
@@ -63,11 +65,22 @@ class BitParallelBfs:
 
         # Allocate the words and lists.
         device, n_vertices, n, edges = shard.device, shard.n_vertices, shard.hi - shard.lo, shard.out_edges
+        self.world = world = shard.exchange.world(device)
+        private = 0 if world.one_memory else n_vertices
         coming, seen, self.now, self.lists, out, out_counts, tasks, counts = device.carve(
-            (n_vertices, np.uint64), (n_vertices, np.uint64), (n, np.uint64), (2 * n, np.uint32),
-            (n_vertices if shard.size > 1 else 0, np.uint32), (shard.size, np.int64), (task_room(edges), np.uint64),
+            (private, np.uint64), (private, np.uint64), (n, np.uint64), (2 * n, np.uint32),
+            (private if shard.size > 1 else 0, np.uint32), (shard.size, np.int64), (task_room(edges), np.uint64),
             (LEVELS, np.int64),
         )  # fmt: skip
+        # All ranks have inboxes for messages of 16 bytes, or of 8 with one array of each word.
+        room = inbox_room(shard)
+        if world.one_memory:
+            words = dict.fromkeys(("coming", "seen"), 8 * n_vertices)
+            self.layout = world.common_layout(shard.partition, room, 8, words, out=4 * n_vertices)
+            coming, seen = (world.common_array(self.layout, name, n_vertices, np.uint64) for name in words)
+            out = world.array(self.layout, "out", n_vertices, np.uint32)
+        else:
+            self.layout = world.layout(shard.partition, room, 16)
         self.counts: Array = counts if keeps else None
         self.fields = {
             "graph": edges.view(), "coming": coming, "seen": seen, "now": self.now, "lists": self.lists,
@@ -75,9 +88,6 @@ class BitParallelBfs:
             "n_sources": len(sources), "tasks": tasks, "counts": self.counts,
         }  # fmt: skip
 
-        # All ranks have inboxes for messages of 16 bytes.
-        self.world = shard.exchange.world(device)
-        self.layout = self.world.layout(shard.partition, inbox_room(shard), 16)
         self.items = 1 + (n + edges.num_edges) // 256
         self.state = {"level": -1, "first": 0, "listed": 0}
 

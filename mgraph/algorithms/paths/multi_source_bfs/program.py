@@ -57,7 +57,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     """
     # Search from all sources at once.
     device, n = shard.device, shard.hi - shard.lo
-    search = NearFarSearch(shard, HOPS)
+    search = NearFarSearch(shard, HOPS, common=True)
     names = vertex_labels(shard)
     labels = sources if names is None else Device.to_host(device.gather(names, device.asarray(sources)))
     search.run(sources, labels.astype(np.uint64))

@@ -3,6 +3,9 @@
 // A rank stores a length of every vertex: for own vertices the shortest yet, for others the shortest that this rank has
 // found. A length that falls adds a row to the near or the far list, or sends a message to the owner. Messages are read
 // when the next rows are relaxed. Turns follow each other until no rank has near vertices. Then the limit rises.
+//
+// CPU ranks that map each other's memory may have one array of lengths, in the region of rank 0. A message of 4 bytes has
+// only the vertex. A bitmap behind the lengths has the vertices of which a message is on the way.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 #include "algorithms/paths/near_far/relax.cuh"
@@ -38,16 +41,23 @@ struct NearFar {
         i64 edges = 0;  // that this rank has followed
         i64 rounds = 0;
     };
-    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide };
+    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide, enter };
     static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
     enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
 
+    DEVICE bool is_common() const { return world.message_bytes == sizeof(u32); }
+    DEVICE u32* on_the_way() const { return (u32*)(length + world.vertices()); }
     DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
     DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // true if there was room
         i64 place = take_place(world.counts() + owner);
         if (place >= world.room) return false;
+        if constexpr (one_memory)
+            if (is_common()) {
+                world.put(heard, owner, place, id);
+                return true;
+            }
         if constexpr (LENGTHS == 32) {
             world.put(heard, owner, place, (u64)id << 32 | word);
         } else {
@@ -94,7 +104,20 @@ struct NearFar {
             else add_far((u32)row, word);
             return false;
         }
+        // The same for a message of an own vertex, whose length is in the common array.
+        DEVICE bool takes_sent(u32 id) {
+            unmark(search.on_the_way(), id);
+            fence();
+            Word word = load(search.length + id);
+            if (word >= (u64)s.limit) add_far(id - (u32)first(), word);
+            return word < (u64)s.limit;
+        }
         DEVICE void to_owner(u32 id, Word word) const {
+            if constexpr (one_memory)
+                if (search.is_common()) {  // who reads the message sees this length
+                    fence();
+                    if (atomic_or(search.on_the_way() + id / word_bits, bit_of(id)) & bit_of(id)) return;
+                }
             bool sent = search.send(heard, search.world.owner(id), id, word);
             if (!sent && mark(search.held, id)) take_place(search.world.number(KEPT));
         }
@@ -102,8 +125,16 @@ struct NearFar {
 
     // ---- phases -----------------------------------------------------------------------------------------------------
 
-    DEVICE void begin(State& s) const { s.phase = clear, s.limit = (i64)limit; }
-    DEVICE bool alone(const State& s) const { return s.phase == clear; }
+    DEVICE void begin(State& s) const {
+        s.phase = clear, s.limit = (i64)limit;
+        if constexpr (one_memory)
+            if (is_common()) s.phase = enter;
+    }
+    DEVICE bool alone(const State& s) const {
+        if constexpr (one_memory)
+            if (is_common()) return false;
+        return s.phase == clear;
+    }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
@@ -117,6 +148,8 @@ struct NearFar {
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case clear: do_clear(grid); break;
         case seed: do_seed(grid, s, heard); break;
@@ -131,15 +164,26 @@ struct NearFar {
         return mine;
     }
     DEVICE void do_clear(Grid grid) const {
-        for (i64 i : grid.items(clears ? world.vertices() : 0)) length[i] = (Word)none;
+        i64 all = clears ? world.vertices() : 0;
+        if constexpr (one_memory)
+            if (is_common()) do_clear_own(grid), all = 0;
+        for (i64 i : grid.items(all)) length[i] = (Word)none;
         for (i64 i : grid.items(2 * (words_of(world.rows()) + 1))) marks[i] = 0;
         for (i64 i : grid.items(words_of(world.vertices()))) held[i] = 0;
         for (i64 i : grid.items(2)) least[i] = nothing;
+    }
+    DEVICE void do_clear_own(Grid grid) const {
+        OwnBits own{world};
+        for (i64 i : grid.items(world.rows())) length[world.lo() + i] = (Word)none;
+        for (i64 i : grid.items(own.words()))
+            atomic_and(on_the_way() + own.first_word() + i, ~own(own.first_word() + i));
     }
     DEVICE void do_seed(Grid grid, const State& s, const Heard& heard) const {
         Finds finds{*this, s, heard};
         for (i64 i : grid.items(n_sources)) {
             i64 row = (i64)sources[i] - world.lo();
+            if constexpr (one_memory)
+                if (is_common() && (row < 0 || row >= world.rows())) continue;
             atomic_min(length + sources[i], (Word)words[i]);
             if (row >= 0 && row < world.rows()) finds.add_near((u32)row);
         }
@@ -154,6 +198,11 @@ struct NearFar {
     }
     // A received length: the row whose turn it is now, or -1.
     DEVICE i64 receive(const State& s, const Heard& heard, i64 from, i64 i, Finds& finds) const {
+        if constexpr (one_memory)
+            if (is_common()) {
+                u32 own = world.message<u32>(heard, from, i);
+                return finds.takes_sent(own) ? (i64)own - world.lo() : -1;
+            }
         u64 first = world.message<u64>(heard, from, LENGTHS == 32 ? i : 2 * i);
         u32 id = LENGTHS == 32 ? (u32)(first >> 32) : (u32)first;
         Word word = (Word)(LENGTHS == 32 ? first : world.message<u64>(heard, from, 2 * i + 1));
@@ -232,6 +281,11 @@ struct NearFar {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
+        if constexpr (one_memory)
+            if (is_common() && s.phase == enter) {
+                s.phase = clear;
+                return;
+            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case seed:

@@ -33,6 +33,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Shard, kernels, task_room
 from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
+from mgraph.exchange.regions import Layout
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
 
@@ -101,6 +102,9 @@ class NearFarSearch:
         The edges to follow, by default the shard's out-edges.
     length : uint32 or uint64[n_vertices], optional
         The lengths at the beginning; by default no vertex is reached.
+    common : bool
+        True to have one array of lengths of all ranks if they have `one_memory`. It holds the result of `run` until the
+        next program, and `resume` is not possible.
 
     Attributes
     ----------
@@ -119,11 +123,16 @@ class NearFarSearch:
         delta: float = 0.0,
         edges: Structure | None = None,
         length: Array = None,
+        common: bool = False,
     ) -> None:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
         # Allocate lengths, lists and bitmaps; a search clears what it uses.
         device, n = shard.device, shard.hi - shard.lo
-        self.n, self.length = n, device.empty(shard.n_vertices, lengths.word) if length is None else length
+        self.n, self.world, n_vertices = n, shard.exchange.world(device), shard.n_vertices
+        self.common = common and self.world.one_memory
+        if self.common:
+            length = self.world.common_array(self._layout(), "lengths", n_vertices, lengths.word)
+        self.length = device.empty(n_vertices, lengths.word) if length is None else length
         self.lists = device.empty(4 * n, np.uint32)
         self.marks = device.empty(2 * (-(-n // 32) + 1), np.uint32)
         self.held = device.empty(-(-shard.n_vertices // 32) + 1, np.uint32)
@@ -154,17 +163,25 @@ class NearFarSearch:
         if self.shard.size > 1 or len(sources):
             self._search(sources, words, clears=False)
 
+    def _layout(self) -> Layout:
+        """Lay out the inboxes, with 8 or 16 bytes per message; with one array of lengths 4 bytes, and the array."""
+        shard, bits = self.shard, self.lengths.bits
+        if not self.common:
+            return self.world.layout(shard.partition, inbox_room(shard), 8 if bits == 32 else 16)
+        n, on_the_way = shard.n_vertices, -(-shard.n_vertices // 32)
+        lengths = n * np.dtype(self.lengths.word).itemsize + 4 * on_the_way
+        return self.world.common_layout(shard.partition, inbox_room(shard), 4, {"lengths": lengths})
+
     def _search(self, sources: Array, words: Array, clears: bool) -> None:
         """Run the program on all ranks, after a reset of all lengths with `clears`."""
         # Lay out the inboxes, with 8 or 16 bytes per message.
         device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
         in_order = not clears and shard.size == 1 and device.kind == "cpu" and lengths.bits == 0
         limit = 1 if in_order else lengths.limit(0, self.delta)
-        world, arcs = shard.exchange.world(device), self.structure.num_edges
-        layout = world.layout(shard.partition, inbox_room(shard), 8 if lengths.bits == 32 else 16)
+        layout, arcs = self._layout(), self.structure.num_edges
 
         # Run the program, and add up its counters.
-        state = world.run(
+        state = self.world.run(
             library(shard, lengths, self.structure), "NearFar", layout, 1 + (self.n + arcs) // 256,
             graph=self.view, length=self.length, none=lengths.none, clears=int(clears),
             sources=device.asarray(sources), words=device.asarray(words), n_sources=n,
