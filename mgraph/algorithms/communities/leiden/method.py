@@ -68,8 +68,9 @@ def leiden(
     iterations, and one in graphs of more than 1,048,576 vertices. After the last one, vertices and parts of communities
     move once more. Graphs of up to 32,768 vertices have up to ten iterations while they gain 0.01 %. In larger ones the
     first three levels have eight times the resolution, unless hubs meet often: so large communities do not join while
-    they form. That does not promise the optimality of subsets that the paper proves in the limit. After V. A. Traag, L. Waltman, N. J. van Eck,
-    "From Louvain to Leiden: guaranteeing well-connected communities", Scientific Reports 9, 2019.
+    they form. That does not promise the optimality of subsets that the paper proves in the limit. After V. A. Traag, L.
+    Waltman, N. J. van Eck, "From Louvain to Leiden: guaranteeing well-connected communities", Scientific Reports 9,
+    2019.
 
     Examples
     --------

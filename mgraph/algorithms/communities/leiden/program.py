@@ -7,11 +7,11 @@ sweep for the constant Potts model vertices choose in more turns: dense cores fo
 
 The first iteration ends its sweeps early in graphs that are not small. Its first levels have a higher resolution there,
 if edges between vertices of usual strength weigh much more than expected (`_raised`). Otherwise large communities that
-are only half formed join into one, and its parts are too mixed for the later levels to divide it. After the last iteration vertices move once more
-on each level, from the coarsest to the graph itself: parts of communities first, then the vertices in them. This gains
-most of what another iteration would, and communities that it disconnected are divided. Where a few parts are left that
-are not their community alone, they join it at once: each further level would only join a few of them. Graphs have ten,
-two or one iterations, by their size (`Effort`).
+are only half formed join into one, and its parts are too mixed for the later levels to divide it. After the last
+iteration vertices move once more on each level, from the coarsest to the graph itself: parts of communities first, then
+the vertices in them. This gains most of what another iteration would, and communities that it disconnected are divided.
+Where a few parts are left that are not their community alone, they join it at once: each further level would only join
+a few of them. Graphs have ten, two or one iterations, by their size (`Effort`).
 
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
