@@ -323,6 +323,56 @@ def test_few_parts_join_their_communities_at_once(monkeypatch: pytest.MonkeyPatc
     assert levels[1] < levels[0]
 
 
+def raised_resolution(graph: Graph, quality: str = "modularity") -> float:
+    """The resolution of the first levels."""
+
+    def first(shard: Any) -> Any:
+        objective = program._raised(finest_level(shard, "leiden", quality, 1.0))
+        info = {"quality": objective.resolution, "communities": 0, "levels": 0}
+        return {"community": np.arange(shard.lo, shard.hi)}, info
+
+    made = shards(graph, cut(graph.n, 2), reverse=graph.directed)
+    return float(run_program(made, first, LEIDEN)[1]["quality"])
+
+
+def test_the_first_levels_have_a_raised_resolution_unless_hubs_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _ = planted(1, 40, 25)
+    assert raised_resolution(graph) == 1.0  # a small graph
+    monkeypatch.setattr(program, "SMALL", 100)
+    raised = program.RAISED
+    assert raised_resolution(graph, "cpm") == 1.0
+    rng = np.random.default_rng(1)
+    heavy = replace(graph, weight=rng.uniform(1000, 2000, len(graph.src)).astype(np.float32))
+    for one in (graph, replace(graph, directed=True), heavy):
+        assert raised_resolution(one) == raised
+    loops = np.arange(graph.n, dtype=np.uint32)
+    with_loops = replace(graph, src=np.append(graph.src, loops), dst=np.append(graph.dst, loops))
+    assert raised_resolution(with_loops) == raised
+    star = np.arange(1, graph.n, dtype=np.uint32)
+    hub = replace(graph, src=np.append(graph.src, 0 * star), dst=np.append(graph.dst, star))
+    assert raised_resolution(hub) == 1.0
+
+
+@pytest.mark.parametrize("factor", [8.0, 1e9])
+def test_raised_resolutions_lose_no_quality(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Also if nothing joins at the raised one; and communities are the same on each number of ranks and in each
+    order."""
+    graph = weighted(planted(5, 40, 25)[0], 5)
+    monkeypatch.setattr(program, "SMALL", 100)
+    plain = raised = 0.0
+    for seed in range(3):
+        monkeypatch.setattr(program, "USUAL", 0.0)
+        plain += run(shards(graph, cut(graph.n, 1)), LEIDEN, seed=seed)[1]["quality"]
+        monkeypatch.setattr(program, "USUAL", np.inf)
+        monkeypatch.setattr(program, "RAISED", factor)
+        raised += run(shards(graph, cut(graph.n, 1)), LEIDEN, seed=seed)[1]["quality"]
+    assert raised > 0.998 * plain
+    want = check(graph, cut(graph.n, 1))
+    np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False)), want)
+    made, order = reordered(graph, 2, 0, "cpu", reverse=False)
+    np.testing.assert_array_equal(run(made, LEIDEN, seed=1)[0][order], want)
+
+
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 

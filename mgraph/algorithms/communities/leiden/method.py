@@ -65,9 +65,11 @@ def leiden(
     O(n + m) per sweep. Communities do not depend on the number of workers, the structure or the order of the vertices.
     A GPU may round a gain differently than a CPU, and so decide differently between nearly equal gains. There are two
     iterations, and one in graphs of more than 1,048,576 vertices. After the last one, vertices and parts of communities
-    move once more. Graphs of up to 32,768 vertices have up to ten iterations while they gain 0.01%. So few iterations
-    do not promise the optimality of subsets that the paper proves in the limit. After V. A. Traag, L. Waltman, N. J.
-    van Eck, "From Louvain to Leiden: guaranteeing well-connected communities", Scientific Reports 9, 2019.
+    move once more. Graphs of up to 32,768 vertices have up to ten iterations while they gain 0.01%. In larger ones the
+    first three levels have eight times the resolution, unless hubs often meet, so that large communities do not join
+    while they form. So few iterations do not promise the optimality of subsets that the paper proves in the limit.
+    After V. A. Traag, L. Waltman, N. J. van Eck, "From Louvain to Leiden: guaranteeing well-connected communities",
+    Scientific Reports 9, 2019.
 
     Examples
     --------

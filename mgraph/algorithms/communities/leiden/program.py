@@ -5,11 +5,13 @@ the parts become the vertices of the next level, which begin in the communities 
 when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
 sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
-The first iteration ends its sweeps early in graphs that are not small. After the last iteration vertices move once more
-on each level, from the coarsest to the graph itself: parts of communities first, then the vertices in them. This gains
-most of what another iteration would, and communities that it disconnected are divided. Where a few parts are left that
-are not their community alone, they join it at once: each further level would only join a few of them. Graphs have ten,
-two or one iterations, by their size (`Effort`).
+The first iteration ends its sweeps early in graphs that are not small. Its first levels have a higher resolution there,
+if edges between vertices of usual strength weigh much more than expected (`_raised`). Otherwise large communities that
+are only half formed join into one, and its parts are too mixed for the later levels to divide it. After the last
+iteration vertices move once more on each level, from the coarsest to the graph itself: parts of communities first, then
+the vertices in them. This gains most of what another iteration would, and communities that it disconnected are divided.
+Where a few parts are left that are not their community alone, they join it at once: each further level would only join
+a few of them. Graphs have ten, two or one iterations, by their size (`Effort`).
 
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
@@ -25,13 +27,14 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.communities.dynamic.splits import FILE, divide
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
 from mgraph.algorithms.communities.multilevel import warm as warm_levels
 from mgraph.algorithms.communities.multilevel.level import MOST_TURNS
+from mgraph.algorithms.communities.multilevel.objective import Objective
 
 __all__ = ["descend", "run", "warm"]
 
@@ -72,6 +75,8 @@ OF_LARGE = Effort(1, 0.0, 0.1, 0.1, 0.3, 32.0)
 LAST_TOLERANCE = 1e-4  #: smallest gain of a sweep of the last moves, as a share of the quality
 PER_PART = SMALL  #: vertices of the graph for each part that may be joined to its community at once
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
+RAISED, RAISED_LEVELS = 8.0, 3  #: factor of the resolution on the first levels of the first iteration; their number
+USUAL = 1 / 4  #: the largest expected weight of a usual edge for that, as a share of the mean weight of an edge
 
 
 def run(
@@ -154,15 +159,44 @@ def descend(
     With `alone`, each vertex begins as a community of its own. Parts are not kept if there are fewer than `few` more
     than communities, which may then be disconnected, too. Sweeps on the first level end at a gain of `tolerance`.
     """
-    effort = _effort(levels.finest)
+    effort, objective = _effort(levels.finest), levels.level.objective
+    raised = _raised(levels.finest) if alone else objective
     for number in range(max_levels):
+        # Let vertices move, on the first levels at the raised resolution, but never on the last one.
         level = levels.level
+        level.objective = raised if number < min(RAISED_LEVELS, max_levels - 1) else objective
         crowding = alone and number == 0 and level.objective.name == "cpm"
         least, turns = tolerance * effort.decay**number, MOST_TURNS if crowding else 0
         level.improve(seed + number, least, first_turns=turns, reach=effort.reach)
         whole = level.fixed is None and level.inside == level.loops
-        if whole or not levels.coarsen(level.refine(seed + number, level.objective), few):
-            break
+        parts = None if whole else level.refine(seed + number, level.objective)
+
+        # Go on with the parts. If nothing joins at the raised resolution, go on without it.
+        level.objective, was = objective, level.objective
+        if parts is None or not levels.coarsen(parts, few):
+            if was == objective:
+                break
+            raised = objective
+
+
+def _raised(finest: Level) -> Objective:
+    """Return the objective of the first levels, at which a community must be denser by the factor `RAISED`.
+
+    It is that of `finest` for small graphs, for the constant Potts model, whose users choose a density, and for graphs
+    with many edges between hubs: there even single edges would be too light. Collective.
+    """
+    # A usual vertex, at the end of a random edge, has the share `ends` of all ends.
+    objective = finest.objective
+    if finest.n <= SMALL or objective.name == "cpm":
+        return objective
+    finest.objective = replace(objective, resolution=1.0)
+    ends = finest.inside / objective.total - finest.value()
+    finest.objective = objective
+
+    # Compare the weight that is expected between two of them with that of an edge.
+    raised = replace(objective, resolution=RAISED * objective.resolution)
+    usual = raised.resolution * ends**2 * objective.total
+    return raised if usual <= USUAL * objective.mean else objective
 
 
 def _effort(finest: Level) -> Effort:
