@@ -18,7 +18,7 @@ from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
-from mgraph.errors import StoreError
+from mgraph.errors import Aborted, MgraphError, StoreError
 from mgraph.log import records, recovery_scan, scan
 from mgraph.log.log import Log
 from mgraph.log.record_columns import RecordColumns
@@ -171,6 +171,45 @@ def one_vote_suffices(patch: Patch) -> None:
         return ready
 
     patch.setattr(Ballot, "_vote", own)
+
+
+def an_exchange_that_ends_refuses_the_change(patch: Patch) -> None:
+    vote = Ballot._vote
+
+    def refused(ballot: Ballot, ready: bool) -> bool:
+        try:
+            return vote(ballot, ready)
+        except Aborted:
+            if ballot.shard.exchange.aborted():
+                raise
+            return False
+
+    patch.setattr(Ballot, "_vote", refused)
+
+
+def what_was_decided_after_an_error_is_not_looked_at(patch: Patch) -> None:
+    async def finish_call(exchange: ExchangeLifecycle, call: Any, asked: Any, epoch: Any, ranks: Any = None) -> Any:
+        try:
+            return await exchange.finish(asked, call.exchange, ranks)
+        except MgraphError as error:
+            error.during = epoch
+            raise
+
+    patch.setattr(ExchangeLifecycle, "finish_call", finish_call)
+
+
+def a_lock_is_taken_from_a_rank_that_keeps_it(patch: Patch) -> None:
+    lock = Store.lock
+
+    def taken(store: Store, *names: Any, **options: Any) -> Any:
+        try:
+            return lock(store, *names, **options)
+        except StoreError as error:
+            if error.reason != "in use":
+                raise
+            return _NoLock()
+
+    patch.setattr(Store, "lock", taken)
 
 
 def a_rank_in_doubt_discards(patch: Patch) -> None:
@@ -437,10 +476,12 @@ RULES = [
     a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
     a_folder_whose_name_was_not_synced_is_kept, columns_are_read_without_their_checksum,
     headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
+    an_exchange_that_ends_refuses_the_change, what_was_decided_after_an_error_is_not_looked_at,
 ]  # fmt: skip
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
     two_threads_recover_a_graph, a_store_has_no_locks_of_ranks, a_sender_that_was_cancelled_keeps_its_place,
+    a_lock_is_taken_from_a_rank_that_keeps_it,
 ]  # fmt: skip
 WAITS = [
     waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,

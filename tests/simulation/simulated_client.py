@@ -28,13 +28,13 @@ from mgraph.partition import Partition
 if TYPE_CHECKING:
     from simulated_cluster import Cluster
 
-__all__ = ["LONG", "PATH", "Client"]
+__all__ = ["LONG", "PATH", "PATIENCE", "Client"]
 
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
 #: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is,
-#: beside the time in which workers hang
+#: beside the time in which workers hang or machines are cut off
 CALL, RECOVERED = 25.0, 60.0
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
@@ -135,9 +135,10 @@ class Client:
             self._lost(error)
         finally:
             seconds = self._cluster.world.now - began - self.process.slept + slept
-            most = {"alone": CALL, "rivals": CALL}
+            apart = self._cluster.apart_since(began)
+            most = {"alone": CALL + apart, "rivals": CALL + apart}
             if not self._cluster.history.damaged:
-                most["recovering"] = RECOVERED + self._cluster.hung_since(began)
+                most["recovering"] = RECOVERED + self._cluster.hung_since(began) + apart
             if seconds > most.get(self._cluster.setting.kind, seconds):
                 raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
 
@@ -258,7 +259,8 @@ class Client:
             end = error if isinstance(error, (*ENDS, StoreError)) else None
         for number, report in sent:
             # A second Ctrl-C ends the wait for the batches in flight, which then have their outcomes later.
-            end_of_wait = self._cluster.world.now + CALL * interrupted
+            now = self._cluster.world.now
+            end_of_wait = now + (CALL + self._cluster.apart_since(now)) * interrupted
             while not report.done() and self._cluster.world.now < end_of_wait:
                 clock.sleep(0.05)
             if not report.done():
@@ -413,12 +415,12 @@ class Client:
                 # A worker is gone: withdraw what is left.
                 if cluster.card == (self._graph.graph, self._graph.addresses):
                     cluster.card = None
-                    cluster.withdraw()
+                    cluster.withdraw(self.process)
                 raise
         if cluster.publisher is not None and not cluster.publisher.dead:
             raise WorkerLost("no graph is published")
         cluster.publisher = self.process
-        cluster.withdraw()
+        cluster.withdraw(self.process)
         try:
             self._graph = self._opened(0).caller
             self._graph.publish("name", b"card")

@@ -18,11 +18,11 @@ import dask
 import model_shard
 import virtual_time
 from fibers import Killed, Process, Runner, World, world
-from simulated_client import PATH, Client
+from simulated_client import PATH, PATIENCE, Client
 from simulated_history import History
 from virtual_disk import Disk, Faults
 from virtual_loop import Loop
-from virtual_network import Network, VirtualExchange
+from virtual_network import LATER, UNACKNOWLEDGED, Network, VirtualExchange
 from virtual_time import clock, wait_for
 
 from mgraph.budget import Budget
@@ -35,6 +35,7 @@ from mgraph.log import head, log, segments, store
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
 from mgraph.log.store import Store
+from mgraph.protocol import Hello
 from mgraph.worker.calls import HANDLERS, Calls, Host, changes, stores
 from mgraph.worker.sessions import session, thread
 from mgraph.worker.sessions.session_table import SessionTable
@@ -44,6 +45,7 @@ from mgraph.worker.stores import storage
 __all__ = ["RATES", "Cluster", "Setting", "simulated"]
 
 PAUSE = 10.0  #: virtual seconds of a pause, at most: longer than a client's patience
+PARTITION = 60.0  #: virtual seconds of a partition, at most, or for which it outlasts the last fault
 HANG = 40.0  #: virtual seconds after which a worker that hangs is killed
 RATES = ("eio", "full", "unread", "lost", "lying")  #: of a setting: what a disk does wrong
 SEGMENT = 1500  #: bytes of a segment of a log
@@ -137,9 +139,9 @@ def _current() -> Cluster:
 
 
 def _make_exchange(
-    graph: str, name: str, rank: int, size: int, attempt: int, device: Any, aborted: Callable[[], bool]
+    hello: Hello, name: str, rank: int, size: int, attempt: int, device: Any, aborted: Callable[[], bool]
 ) -> VirtualExchange:
-    return VirtualExchange(_current().network, graph, attempt, rank, size, aborted)
+    return VirtualExchange(_current().network, hello.graph, attempt, rank, size, aborted, hello.patience)
 
 
 @contextmanager
@@ -239,6 +241,7 @@ class Cluster:
         self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
         self.ends, self.quiet = 0.0, float("inf")  # when the faults so far have ended; when the last one has
         self._hung: list[float] = []  # when workers began to hang
+        self._apart: list[tuple[float, float]] = []  # when partitions begin and end
         self._armed: list[tuple[str, str, int, float]] = []
         self.publisher: Process | None = None  # the client that makes it
         self.graphs = 0
@@ -252,8 +255,8 @@ class Cluster:
         process = self.workers[address] = self.world.process(address.removeprefix("sim://"))
         loop = self.network.loops[process] = Loop(self.world, process)
 
-        def make(hello: Any, aborted: Callable[[], bool]) -> Calls:
-            host = Host(partial(_make_exchange, hello.graph), 1, Budget(lambda: 1 << 62), lambda key: None, address)
+        def make(hello: Hello, aborted: Callable[[], bool]) -> Calls:
+            host = Host(partial(_make_exchange, hello), 1, Budget(lambda: 1 << 62), lambda key: None, address)
             return Calls(hello.graph, hello.rank, hello.size, aborted, host)
 
         table = self.tables[address] = SessionTable(make)
@@ -280,10 +283,11 @@ class Cluster:
         """The sessions of the workers that run, but those of published graphs: graph and rank."""
         return [key for address in self.alive for key in self.tables[address].sessions]
 
-    def withdraw(self) -> None:
-        """Withdraw the name of the published graph from all workers, as `mgraph.unpublish`."""
+    def withdraw(self, client: Process) -> None:
+        """Withdraw the name of the published graph from all workers that a client reaches, as `mgraph.unpublish`."""
         for address in self.alive:
-            self.tables[address].published.listed("name")
+            if not self.network.apart(client.name, self.workers[address].name):
+                self.tables[address].published.listed("name")
 
     def tell(self, who: object, what: str) -> None:
         """Add a line to the story of the run."""
@@ -294,6 +298,11 @@ class Cluster:
     def hung_since(self, moment: float) -> float:
         """Return how long a call that began at this moment may have waited for workers that hang, one after another."""
         return HANG * sum(began + HANG > moment for began in self._hung)
+
+    def apart_since(self, moment: float) -> float:
+        """Return how long a call that began at this moment may have waited for machines that partitions cut off."""
+        ends = UNACKNOWLEDGED + LATER
+        return sum(min(end - began, ends) for began, end in self._apart if min(end, began + ends) > moment)
 
     def inject(self, kind: str, target: int, amount: float, moment: str = "") -> None:
         """Let a fault happen now, or at the next "answer" to a client, or "sync" or "vote" of a rank."""
@@ -337,8 +346,32 @@ class Cluster:
                 comms = [comm for comm in self.network.comms if not comm.closed()]
                 if comms:
                     world.rng.choice(comms).cut()
+            case "partition":
+                self._divide(worker.name, client.process.name, amount)
             case "interrupt":
                 client.interrupt()
+
+    def _divide(self, worker: str, client: str, amount: float) -> None:
+        """Cut two machines that are connected, or a worker from all, in one direction or both."""
+        rng, now, ranks = self.world.rng, self.world.now, {process.name for process in self.workers.values()}
+        pairs = [pair for pair in self.network.connected() if not self.network.apart(*pair)]
+        machines = ranks | {one.process.name for one in self.clients}
+        match rng.choice(["client", "worker", "all"]):
+            case "all":
+                pairs = [(worker, other) for other in sorted(machines - {worker})]
+            case kind:
+                pairs = [pair for pair in pairs if ranks.issuperset(pair) == (kind == "worker")]
+                pairs = [rng.choice(pairs or [(worker, client)])]
+        sends, hears = rng.choice([(False, False), (False, True), (True, False)])
+        pairs = frozenset([*(pairs if not sends else ()), *((pair[::-1] for pair in pairs) if not hears else ())])
+        # For less than a client's patience, for longer than a connection lasts, or beyond the last fault.
+        seconds = rng.choice([PATIENCE * amount, PARTITION * amount, float("inf")])
+        self.network.divide(pairs)
+        self._apart.append((now, now + seconds))
+        self.tell("fault", f"{sorted(pairs)} are cut for {seconds:.1f} s")
+        if seconds < float("inf"):
+            self.ends = max(self.ends, now + seconds)
+            self.world.after(seconds, None, lambda: self.network.heal(pairs))
 
     def come(self, moment: str) -> None:
         """Let the faults happen that wait for a moment."""
@@ -349,8 +382,12 @@ class Cluster:
         self.world.check()
 
     def heal(self) -> None:
-        """Let no further fault happen."""
+        """Let no further fault happen, and let partitions end."""
         self._armed.clear()
+        if self.network.partitions:
+            seconds = PARTITION * self.world.rng.random()
+            self.ends = max(self.ends, self.world.now + seconds)
+            self.world.after(seconds, None, self.network.heal)
         self.faults.eio = self.faults.full = self.faults.unread = 0.0
         self.quiet = max(self.world.now, self.ends)
 

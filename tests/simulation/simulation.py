@@ -136,6 +136,12 @@ SHAPES = {
         2, 1, (2, 5), (2, 3), (200, 1200), 0.0, 0.7, 0.5, kinds=("alone", "recovering"), disks=("", "eio"),
         what=("power", "end", "kill worker"), moments=("", "answer"), mix=(("insert", 0.5), ("pipeline", 1.0)),
     ),
+    # Machines that cannot reach each other, while others can.
+    "partitions": Shape(
+        3, 3, (3, 7), (1, 2, 2, 3), (150, 700), 0.0, disks=("",),
+        what=(*("partition",) * 7, "kill worker", "kill client", "interrupt"), moments=("", "answer", "sync", "vote"),
+        mix=(("insert", 0.4), ("pipeline", 0.7), ("read", 0.9), ("durable", 1.0)),
+    ),
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from promise_records import note
 from simulated_cluster import Setting, simulated
 from simulation import LINES, PRODUCT, SHAPES, Plan, Result, main, run, shrunk
 
-#: by shape, of 21 seeds
+#: by shape, of 22 seeds
 SHARES = {
     "large": 5,
     "small": 8,
@@ -29,6 +29,7 @@ SHARES = {
     "interrupts": 1,
     "left behind": 1,
     "openings": 1,
+    "partitions": 1,
 }
 SEEDS = 1_400  #: of `make test`: 2,000,000 events
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
@@ -283,12 +284,15 @@ FOUND = {
     "columns_are_read_without_their_checksum": ("openings", 0),
     "headers_are_read_without_their_checksum": ("openings", 52),
     "a_damaged_refusal_counts_as_none": ("openings", 1101),
+    "an_exchange_that_ends_refuses_the_change": ("partitions", 44),
+    "what_was_decided_after_an_error_is_not_looked_at": ("partitions", 44),
     "calls_are_sent_without_a_lock": ("large", 110),
     "every_client_gets_the_graphs_lock": ("large", 0),
     "a_store_has_no_lock": ("large", 16),
     "a_sender_that_was_cancelled_keeps_its_place": ("interrupts", 611),
     "two_threads_recover_a_graph": ("recoveries", 10),
     "a_store_has_no_locks_of_ranks": ("left behind", 409),
+    "a_lock_is_taken_from_a_rank_that_keeps_it": ("partitions", 52),
     "waits_of_ranks_are_not_aborted": ("large", 227),
     "a_call_waits_for_all_ranks": ("large", 13),
     "a_silent_worker_is_not_lost": ("large", 123),

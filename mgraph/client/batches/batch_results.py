@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mgraph.batch import TOLD
 from mgraph.client.batches.pending import Pending, PendingReport
-from mgraph.client.calls.caller import Caller, Value
+from mgraph.client.calls.caller import Caller, Value, unknown_counts
 from mgraph.client.calls.loop_runner import STOPPED
 from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
@@ -18,8 +17,6 @@ __all__ = ["BatchResults", "MakeOutcome"]
 
 T = TypeVar("T")
 MakeOutcome = Callable[[list[Value], float], T]  #: makes a batch's outcome of the ranks' answers and the seconds
-
-UNKNOWN = -1  #: each count of a committed batch whose answers were lost
 
 
 class BatchResults:
@@ -104,8 +101,7 @@ class BatchResults:
         # The vote was interrupted, and the batch was committed afterwards.
         if settled and caller.epoch >= epoch:
             if method == "update":
-                answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
-                self.land(method, [(pending, make, [answer])], math.nan)
+                self.land(method, [(pending, make, unknown_counts(epoch))], math.nan)
             else:
                 pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of {_interruption()}"))
             return

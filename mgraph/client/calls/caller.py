@@ -6,12 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from mgraph.batch import TOLD
 from mgraph.calls import CallSize
 from mgraph.protocol import ShardState
 
-__all__ = ["Alive", "Caller", "Flight", "GraphStatus", "Value"]
+__all__ = ["Alive", "Caller", "Flight", "GraphStatus", "Value", "unknown_counts"]
 
 Value = dict[str, Any]
+
+UNKNOWN = -1  #: each count of a committed change whose answers were lost
+
+
+def unknown_counts(epoch: int) -> list[Value]:
+    """Return the answer to a change that all ranks committed, and of which an answer was lost."""
+    return [{"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}]
 
 
 class Flight(Protocol):

@@ -17,7 +17,6 @@ from mgraph.client.calls.send_lock import SendLock
 from mgraph.client.connections.local_memory import large_bytes
 from mgraph.client.connections.session import ChannelAnswer, Session
 from mgraph.client.connections.sessions import Sessions
-from mgraph.errors import MgraphError
 from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call
@@ -94,7 +93,7 @@ class ChannelCalls:
                     for result in calls[0].free:
                         self._sessions.forget(result)
                     return None
-                answers = self._answers(calls[0].seq, packed, ranks, call.exchange, epoch)
+                answers = self._answers(call, calls[0].seq, packed, ranks, epoch)
             finally:
                 self._lock.release(holder)
         if not call.reads_in_place:
@@ -159,7 +158,7 @@ class ChannelCalls:
         return None
 
     def _answers(
-        self, seq: int, packed: list[bytes], ranks: Sequence[int], together: bool, epoch: int | None
+        self, call: RemoteCall, seq: int, packed: list[bytes], ranks: Sequence[int], epoch: int | None
     ) -> list[Value]:
         """Send the ranks their messages and return the answers. The event loop handles failures."""
         sessions, waiting = [self._sessions.all[rank] for rank in ranks], True
@@ -175,7 +174,7 @@ class ChannelCalls:
             async def finish() -> list[Value]:
                 nonlocal waiting
                 waiting = False
-                return await self._finish(seq, ranks, together, epoch)
+                return await self._exchange.finish_call(call, self._sessions.outcomes(seq, ranks), epoch, ranks)
 
             self._ctrl_c.end()
             return self._runner.run(finish(), 2 * ABORT_SECONDS)
@@ -228,14 +227,6 @@ class ChannelCalls:
             if (channel := session.channel) is not None:
                 self._poll.register(channel, select.POLLIN)
                 self._by_descriptor[channel.fileno()] = session, channel
-
-    async def _finish(self, seq: int, ranks: Sequence[int], together: bool, epoch: int | None) -> list[Value]:
-        """Wait on the event loop for missing answers. Release the ranks if any has failed."""
-        try:
-            return await self._exchange.finish(self._sessions.outcomes(seq, ranks), together, ranks)
-        except MgraphError as error:
-            error.during = epoch
-            raise
 
 
 def _owners(call: RemoteCall, rank_args: list[Value]) -> Sequence[int]:

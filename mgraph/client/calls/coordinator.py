@@ -335,11 +335,7 @@ class Coordinator:
             sizes = [call.size(args) for args in rank_args]
             await self._reserve(sizes)
             calls = self.sessions.calls(call.handler, rank_args, self.exchange.number)
-            try:
-                answers = await self.exchange.finish(self.sessions.send(calls, sizes), together=call.exchange)
-            except MgraphError as error:
-                error.during = epoch
-                raise
+            answers = await self.exchange.finish_call(call, self.sessions.send(calls, sizes), epoch)
             self._interrupted = False  # by a call before this one, which has ended
             return answers
 

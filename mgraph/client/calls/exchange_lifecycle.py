@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from mgraph.calls import AfterLoss, RemoteCall
+from mgraph.client.calls.caller import Value, unknown_counts
 from mgraph.client.connections.sessions import Asked, Sessions, errors_of
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.protocol import ABORT_SECONDS, ShardState
 
 __all__ = ["ExchangeLifecycle"]
-
-Value = dict[str, Any]
 
 
 class ExchangeLifecycle:
@@ -113,6 +112,28 @@ class ExchangeLifecycle:
         finally:
             # An error's traceback refers to this frame; a reference back to the error would keep the graph.
             del asked
+
+    async def finish_call(
+        self, call: RemoteCall, asked: Asked, epoch: int | None, ranks: Sequence[int] | None = None
+    ) -> list[Value]:
+        """Return the ranks' answers to a call that commits `epoch`, as `finish`.
+
+        The connection between two ranks may end after one of them has learned that all agree. If all ranks have made
+        the change since, the call has not failed, and its counts are unknown.
+        """
+        try:
+            return await self.finish(asked, call.exchange, ranks)
+        except MgraphError as error:
+            error.during = epoch
+            committed = epoch is not None and epoch <= self._sessions.epoch and not (self.lost or self.aborting)
+            if epoch is None or not committed or call.after_loss is AfterLoss.CONTINUE:
+                raise
+            if call.after_loss is AfterLoss.LOOK_UP:
+                return unknown_counts(epoch)
+            what = f"the updates of epoch {epoch} are committed, and its answers were lost"
+            raise MgraphError(f"graph {self._sessions.graph}: {what}: {error}") from error
+        finally:
+            del asked  # see `finish`
 
     def _cause(self, errors: list[BaseException]) -> BaseException:
         """Return the error to raise for a failed call: the first that is no consequence of another rank's error."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
+import dask
 import pytest
 from fakes import FakeServant, called, fake_cluster
 from interrupts import ctrl_c, when
 from patience import patience
 
-from mgraph.errors import CapacityError, GraphLost, StoreError
+from mgraph.errors import Aborted, CapacityError, GraphLost, MgraphError, StoreError
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -91,6 +93,28 @@ def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
         assert coordinator.status.epoch == 1
         assert [state.epoch for state in coordinator.status.states] == [1, 1, 1]
         assert "resolve" in workers[0].log
+
+
+@pytest.mark.parametrize("channels", [True, False])
+def test_batch_is_committed_though_a_rank_lost_its_connection_before_it_heard_the_vote(monkeypatch, channels):
+    def update(rank: FakeServant, attempt: int, epoch: int, **share: Any) -> dict[str, Any]:
+        if rank.rank == 0:
+            rank.epoch = epoch
+            return {"inserted": 1, "epoch": epoch}
+        rank.in_doubt = True
+        raise Aborted("rank 1 found that rank 0 has closed its connection")
+
+    for name in ("update", "execute"):
+        monkeypatch.setattr(FakeServant, name, update, raising=False)
+    with dask.config.set({"mgraph.channels": channels}), fake_cluster(2) as (coordinator, _):
+        coordinator.call("echo_together")
+        for epoch in (1, 2):
+            (answer,) = coordinator.call("update")
+            assert (answer["epoch"], answer["inserted"]) == (epoch, -1)
+            assert [state.epoch for state in coordinator.status.states] == [epoch, epoch]
+        with pytest.raises(MgraphError, match="the updates of epoch 3 are committed, and its answers were lost"):
+            coordinator.call("execute")
+        assert not coordinator.status.unsettled
 
 
 def test_two_waits_for_the_same_release_judge_once():
