@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,14 @@ class World:
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
-    def layout(self, partition: Partition, room: int, message: int = 4, **arrays: int) -> Layout:
+    def layout(
+        self,
+        partition: Partition,
+        room: int,
+        message: int = 4,
+        common: Mapping[str, int] = MappingProxyType({}),
+        **arrays: int,
+    ) -> Layout:
         """Return the layout of a program's inboxes and arrays. Collective.
 
         Parameters
@@ -167,6 +175,8 @@ class World:
             each other's memory, an inbox holds as many as the longest range has vertices.
         message : int
             Bytes of a message, a multiple of 4.
+        common : mapping
+            The bytes of each array of all ranks, by name. Ranks without `one_memory` have none.
         **arrays
             The bytes of each array in each region.
 
@@ -177,15 +187,6 @@ class World:
         """
         if room and not self.mapped:
             room = max(room, partition.widest)
-        return self.common_layout(partition, room, message, {}, **arrays)
-
-    def common_layout(
-        self, partition: Partition, room: int, message: int, common: Mapping[str, int], /, **arrays: int
-    ) -> Layout:
-        """Return a layout as `layout`, with arrays of all ranks: the bytes of each in `common`. Collective.
-
-        Ranks without `one_memory` have no such arrays.
-        """
         # Layouts are cached; a larger one than all before grows the regions.
         key = partition.starts, room, message, tuple(arrays.items()), tuple(common.items())
         layout = self._layouts.get(key)

@@ -104,7 +104,7 @@ def test_the_first_region_alone_has_arrays_of_all_ranks() -> None:
     def work(exchange: Exchange, device: Device) -> tuple[list[int], list[int]]:
         own, parts, sizes = exchange.world(device), Partition.equal(30, 3), []
         for nbytes, private in ((4096, 256), (1024, 512), (2048, 2048)):
-            layout = own.common_layout(parts, 0, 4, {"shared": nbytes}, own=private)
+            layout = own.layout(parts, 0, 4, {"shared": nbytes}, own=private)
             sizes.append(own.nbytes)
         shared = own.common_array(layout, "shared", 256, np.int64)
         shared[exchange.rank] = exchange.rank + 1

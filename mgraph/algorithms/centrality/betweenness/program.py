@@ -21,6 +21,8 @@ References
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
@@ -85,7 +87,7 @@ class _Brandes:
         # smaller, so that the regions grow once.
         n, widest = shard.n_vertices, shard.partition.widest
         self.words = words_of(n) + 1
-        self.arrays = {"values": 8 * n, "powers": 4 * n, "near": 4 * 4 * self.words, "list": 4 * widest}
+        self.arrays: dict[str, Any] = {"values": 8 * n, "powers": 4 * n, "near": 4 * 4 * self.words, "list": 4 * widest}
         self.world.layout(shard.partition, 0, **self.arrays)
 
     def add(self, source: int) -> None:

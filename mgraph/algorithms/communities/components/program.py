@@ -113,7 +113,7 @@ def connect(
     common = world.one_memory and not keep
     separate = several and not common
     planted = shard.partition.widest // PLANTED if separate and world.mapped and links is None else 0
-    layout = world.common_layout(
+    layout = world.layout(
         shard.partition, min(n, ROOM) if separate else 0, 8,
         dict.fromkeys(("forest", "least"), 4 * n) if common else {},
         bits=4 * (words_of(n) + 1) if separate else 0, spare=4 * n if separate else 0,

@@ -79,7 +79,7 @@ def removal_levels(
     # With an inbox for all its vertices, a rank's edges may be taken away by others, in one array of all ranks.
     widest, n = shard.partition.widest, shard.n_vertices
     common = world.one_memory and inbox >= widest
-    layout = world.common_layout(shard.partition, widest if common else inbox, 4, {"left": 4 * n} if common else {})
+    layout = world.layout(shard.partition, widest if common else inbox, 4, {"left": 4 * n} if common else {})
     # The edges, in the same kind of rows.
     rows_alike = alike(shard, edges)
     views = [side.view() for side in rows_alike]

@@ -76,7 +76,7 @@ class BitParallelBfs:
         room = inbox_room(shard)
         if world.one_memory:
             words = dict.fromkeys(("coming", "seen"), 8 * n_vertices)
-            self.layout = world.common_layout(shard.partition, room, 8, words, out=4 * n_vertices)
+            self.layout = world.layout(shard.partition, room, 8, words, out=4 * n_vertices)
             coming, seen = (world.common_array(self.layout, name, n_vertices, np.uint64) for name in words)
             out = world.array(self.layout, "out", n_vertices, np.uint32)
         else:

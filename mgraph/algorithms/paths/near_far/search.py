@@ -170,7 +170,7 @@ class NearFarSearch:
             return self.world.layout(shard.partition, inbox_room(shard), 8 if bits == 32 else 16)
         n, on_the_way = shard.n_vertices, -(-shard.n_vertices // 32)
         lengths = n * np.dtype(self.lengths.word).itemsize + 4 * on_the_way
-        return self.world.common_layout(shard.partition, inbox_room(shard), 4, {"lengths": lengths})
+        return self.world.layout(shard.partition, inbox_room(shard), 4, {"lengths": lengths})
 
     def _search(self, sources: Array, words: Array, clears: bool) -> None:
         """Run the program on all ranks, after a reset of all lengths with `clears`."""
