@@ -122,18 +122,22 @@ def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = Fal
 
 
 def _add_refusals(result: Scan, head: bytes, later: list[Entry]) -> None:
-    """Add the refusals behind a damaged record, and note the change that the damaged record may have refused.
+    """Add the refusals behind a damaged record, and that which it was itself, or note which it may have been.
 
-    `head` is its header. If the next change has a later epoch, the last one was kept.
+    `head` is its header. The next change tells if the last one was kept: then it follows that one's epoch.
     """
     result.entries += [entry for entry in later if entry.kind == "refused"]
     refused = {(entry.epoch, entry.attempt) for entry in result.entries if entry.kind == "refused"}
     changes = [entry for entry in result.entries if entry.kind != "refused"]
     last = next((entry for entry in reversed(changes) if (entry.epoch, entry.attempt) not in refused), None)
-    after = next((entry for entry in later if entry.kind not in ("refused", "mark")), None)
-    if last is None or last.kind in WITHIN or not may_refuse(head) or (after is not None and after.epoch > last.epoch):
+    if last is None or last.kind in WITHIN:
         return
-    result.undecided = last.epoch, last.attempt
+    after = next((entry for entry in later if entry.kind not in ("refused", "mark")), None)
+    if after is not None:
+        if after.epoch - (after.kind not in WITHIN) < last.epoch:
+            result.entries.append(last._replace(kind="refused"))
+    elif may_refuse(head):
+        result.undecided = last.epoch, last.attempt
 
 
 def has_records(files: Files, folder: str) -> bool:

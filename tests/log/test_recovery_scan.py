@@ -19,15 +19,19 @@ from mgraph.log.store import Store
 REFUSED = [(2,), (2, 3), (3,)]  #: epochs that are refused, once
 
 
-def logged(refused: tuple[int, ...], upto: int) -> tuple[Store, str, int]:
-    """Return a store of one rank, the folder of its log, and the log's number. `refused` are refused at first."""
+def logged(refused: tuple[int, ...], upto: int, heads: bool = False) -> tuple[Store, str, int]:
+    """Return a store of one rank, the folder of its log, and the log's number. `refused` are refused at first.
+
+    With `heads`, the head tells at the end which epoch is durable.
+    """
     store = Store("/data/store", CrashingFiles())
     store.make_folder()
     name = store.create({"n_vertices": 10})["id"]
     number, folder = log_id(name, 1, 0), store.log_folder(1, 0)
     term = store.begin_term(None, 1, "always")
     log = Log(Segments(store.files, folder, number), "always", 0)
-    HeadWriter(store, Head(name, term, 0, 0, 0), log).write()
+    head = HeadWriter(store, Head(name, term, 0, 0, 0), log)
+    head.write()
     columns = {"src": np.array([1], np.uint32), "dst": np.array([0], np.uint32)}
     for epoch in range(1, upto + 1):
         if epoch == refused[0]:  # those that are decided together
@@ -38,14 +42,18 @@ def logged(refused: tuple[int, ...], upto: int) -> tuple[Store, str, int]:
             log.begin("batch", columns, epoch)
             log.ready()
             log.keep()
+    if heads:
+        head.write()
     log.close()
     return store, folder, number
 
 
 @pytest.mark.parametrize("refused", REFUSED)
 @pytest.mark.parametrize("upto", [3, 4])
-def test_a_refusal_that_is_damaged(refused, upto):
-    store, folder, number = logged(refused, upto)
+@pytest.mark.parametrize("heads", [False, True])
+def test_a_refusal_that_is_damaged(refused, upto, heads):
+    """A head that has the epoch speaks of its second attempt."""
+    store, folder, number = logged(refused, upto, heads)
     entries = scan(store.files, folder, number).entries
     assert sum(entry.kind == "refused" for entry in entries) == len(refused)
     whole, before = scan_store(store).epoch, refused[0] - 1
