@@ -6,11 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from workloads.__main__ import main
 from workloads.notebooks import FOLDER, LIMIT, execute
+
+nbformat = pytest.importorskip("nbformat")
 
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
