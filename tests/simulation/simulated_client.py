@@ -166,10 +166,11 @@ class Client:
 
     def _ask_durable(self) -> None:
         history, stopped = self._cluster.history, self._cluster.history.stops
+        unread = self._cluster.faults.unread
         try:
             report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
         except StoreError as error:  # the list of the snapshots cannot be read
-            if not self._cluster.faults.unread:
+            if not unread:
                 raise
             self._tell(f"{error}")
             return

@@ -36,7 +36,8 @@ class History:
     flipped : str
         The file of which a bit has flipped, until the store is opened.
     torn : bool
-        True if that bit is in what no other record calls synced, so that it looks torn by a crash.
+        True if that bit is in what no other record calls synced, so that it looks torn by a crash. If it is in a
+        refusal, the refused change is back.
     repaired : bool
         True if the store was opened without what comes behind the damage.
     lineage : int
@@ -122,6 +123,8 @@ class History:
 
         # What was told is there, but for what a machine that stopped, or a disk that lies, may lose.
         given_up = self.damaged or self.repaired or self.torn
+        if opened and self.torn:
+            self.refused -= set(numbers[-1:])
         lost = given_up or (self.forgetful and self.stopped)
         if opened and lost and epoch < floor and (given_up or epoch >= self.durable):
             self.epochs = {at: number for at, number in self.epochs.items() if at <= epoch}

@@ -97,3 +97,16 @@ def test_late_reads_have_whole_epochs():
     epoch, events, edges = contents(history, 0, 1)[0]
     with pytest.raises(Violation, match="the edges of"):
         history.read([(epoch, events, edges - {(1, 0)})], since, before)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_refusal_that_looks_torn_brings_back_the_last_change_alone(torn):
+    history, lineage = told()
+    history.refuse(1)
+    history.refuse(2)
+    history.torn = torn
+    if torn:
+        assert history.read(contents(history, 0, 2), history.begin_read(), lineage, opened=True) == 2
+    for numbers in [(0, 1, 2), (0, 1)] if torn else [(0, 2)]:
+        with pytest.raises(Violation, match="refused, and are there|was change"):
+            history.read(contents(history, *numbers), history.begin_read(), lineage)
