@@ -81,8 +81,8 @@ class Carry(Pushes):
         if self.sums is not None:
             self.sums, self.sent, self.degrees = (a[ids.rows] for a in (self.sums, self.sent, self.degrees))
 
-    def take(self, changes: EdgeDelta, drop: bool) -> bool:
-        """Take changed edges and new vertices in.
+    def take(self, changes: EdgeDelta, arcs: float, drop: bool) -> bool:
+        """Take changed edges and new vertices in; all ranks have so many `arcs`.
 
         Returns False, and is empty then, if there is no state, or if the changes are too large; equal on every rank.
         With `drop` the mass of vertices without out-edges is lost, and shares are not scaled.
@@ -91,8 +91,7 @@ class Carry(Pushes):
             return False
         self._grow()
         rows, *mine = self._list(changes)
-        mine.append(self.shard.out_edges.num_edges)
-        weight, edges, arcs = self.shard.exchange.allreduce(np.array(mine, np.float64)).tolist()
+        weight, edges = self.shard.exchange.allreduce(np.array(mine, np.float64)).tolist()
         if weight > MOST_SHARES * WEIGHT_ONE:
             self._free()
             self.clear()

@@ -56,6 +56,7 @@ class Ranks(Maintained):
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
         self.carry = Carry(shard)
         self.needs, self.slow, self.fresh, self.again, self.many, self.renumbered = 0, 0, math.inf, math.inf, 0, False
+        self.arcs = self._sum(shard.out_edges.num_edges)
         self._iterate(start)
         if start is None:
             self.fresh = self.info["iterations"]
@@ -70,7 +71,6 @@ class Ranks(Maintained):
         """Iterate from `start`."""
         self.forward_push: ForwardPush | None = None
         self.found, self.info = run(self.shard, start=start, carry=self.carry, **self.arguments)
-        self.arcs = self._sum(self.shard.out_edges.num_edges)
 
     @property
     def _may_push(self) -> bool:
@@ -146,7 +146,7 @@ class Ranks(Maintained):
             self._iterate(None)
             self.fresh = self.info["iterations"]
             return ApplyResult(0, True, "anew")
-        self.carry.take(changes, self.arguments.get("dangling") == "drop")
+        self.carry.take(changes, self.arcs, self.arguments.get("dangling") == "drop")
         self._iterate(start)
         if not self.info["converged"]:
             return None
