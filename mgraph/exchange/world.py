@@ -26,7 +26,7 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.forks import renew_in_children
 from mgraph.kernels import Library, Struct, constants
-from mgraph.kernels.host import host_platform
+from mgraph.kernels.host import simulates_lanes
 from mgraph.partition import Partition
 
 __all__ = ["World"]
@@ -94,8 +94,7 @@ class World:
         self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
-        threads = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
-        self.one_memory = self.size > 1 and self.mapped and threads
+        self.one_memory = self.size > 1 and self.mapped and device.kind == "cpu" and not simulates_lanes()
         self._strangers = [r for r in range(self.size) if r not in self.mates]
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
