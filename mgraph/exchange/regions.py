@@ -78,6 +78,8 @@ class Layout:
         The bytes of an inbox and of an outbox.
     sizes : list of int
         The bytes of each rank's region.
+    common : bool
+        True if there are arrays of all ranks.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Layout:
         # Arrays of all ranks come last, because they are in the region of rank 0 alone.
         for name, nbytes in common.items():
             self.offsets[name], at = at, aligned(at + nbytes)
-        self.sizes[0] = at
+        self.sizes[0], self.common = at, bool(common)
         self.world = Struct()
 
 

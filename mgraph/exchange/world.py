@@ -26,7 +26,7 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.forks import renew_in_children
 from mgraph.kernels import Library, Struct, constants
-from mgraph.kernels.host import host_platform
+from mgraph.kernels.host import simulates_lanes
 from mgraph.partition import Partition
 
 __all__ = ["World"]
@@ -36,8 +36,9 @@ NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot
 FLAG_BITS = LAYOUT["flag_bits"]
 HEARD_AT, SHARES = LAYOUT["heard_at"], LAYOUT["share_words"]
 REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"], LAYOUT["report_words"]
-OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed", "ended", "stayed", "at_meeting"))
-GOES_ON, CARRIED, BROKEN = (LAYOUT[name] for name in ("goes_on", "carried", "broken"))
+OVERFLOWED = LAYOUT["overflowed"]
+ENDED, STAYED, AT_MEETING, BROKEN = (LAYOUT[name] for name in ("ended", "stayed", "at_meeting", "broken"))
+BEGINS, ENTERS, GOES_ON, CARRIED = (LAYOUT[name] for name in ("begins", "enters", "goes_on", "carried"))
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU, unless it is told to
 STAY_IN_BACKGROUND = 2_000_000  #: the same for a copy, so that batches of its graph get through
@@ -93,8 +94,7 @@ class World:
         self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
-        threads = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
-        self.one_memory = self.size > 1 and self.mapped and threads
+        self.one_memory = self.size > 1 and self.mapped and device.kind == "cpu" and not simulates_lanes()
         self._strangers = [r for r in range(self.size) if r not in self.mates]
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
@@ -237,8 +237,9 @@ class World:
     def common_array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
         """Return n elements of an array of all ranks, in the region of rank 0.
 
-        A program may write to it only after its first meeting of all ranks. After the program, elements that no rank
-        writes any more may be read until the next program of any rank, so within the same call.
+        All ranks meet before the first phase of a program whose layout has such arrays, so each phase may write to it.
+        After the program, elements that no rank writes any more may be read until the next program of any rank, so
+        within the same call.
         """
         return self._region.array(layout.offsets[name], n, dtype, 0)
 
@@ -305,7 +306,7 @@ class World:
             self._links.check()
 
     def _drive(self, program: Any, layout: Layout, items: int) -> np.ndarray:
-        report, resume, end = self._host[REPORT_AT:], 0, STAYED
+        report, resume, end = self._host[REPORT_AT:], ENTERS if layout.common else BEGINS, STAYED
         try:
             while True:
                 # All ranks leave together after their stay, and give the tickets back.

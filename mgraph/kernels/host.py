@@ -21,7 +21,7 @@ from mgraph.errors import DeviceError
 from mgraph.kernels import libraries
 from mgraph.kernels.source import Program
 
-__all__ = ["LEVELS", "carry", "compile_carried", "compile_host", "host_platform"]
+__all__ = ["LEVELS", "carry", "compile_carried", "compile_host", "host_platform", "simulates_lanes"]
 
 # Hide all symbols but the entries. Otherwise g++ shares the static buffers of inline functions among all libraries (as
 # STB_GNU_UNIQUE), but two programs of a file with different constants have buffers of different sizes.
@@ -53,9 +53,14 @@ def _build() -> str:
     return build
 
 
+def simulates_lanes() -> bool:
+    """Return True if tiles of the chosen build have several lanes. Otherwise a tile is a thread."""
+    return _build() == "lanes"
+
+
 def host_platform() -> str:
     """Return the platform header of the chosen build."""
-    return "kernels/platform/simulated_lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
+    return "kernels/platform/simulated_lanes.h" if simulates_lanes() else "kernels/platform/host.h"
 
 
 def _entries(program: Program) -> str:

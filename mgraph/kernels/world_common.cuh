@@ -27,7 +27,8 @@ enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
 // How a launch ended. After `stay`, or if the host of rank 0 says so, the ranks leave together, at a meeting of all.
 enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3, broken = 4 };  // broken: a link, which says why
-enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has the words of all ranks
+// enters: all ranks meet first, in a phase of this number, on CPUs; carried: `control` has the words of all ranks
+enum Resume : i64 { enters = -1, begins = 0, goes_on = 1, carried = 2 };
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;

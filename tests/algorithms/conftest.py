@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def separate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ranks tell each other by messages on CPUs that map each other's memory, too, as on GPUs."""
-    monkeypatch.setattr(world, "host_platform", lambda: "kernels/platform/simulated_lanes.h")
+    monkeypatch.setattr(world, "simulates_lanes", lambda: True)
 
 
 @pytest.fixture(params=["one-memory", "separate"])

@@ -120,6 +120,27 @@ def test_the_first_region_alone_has_arrays_of_all_ranks() -> None:
     assert others[0][0] == [before + 256, before + 512, before + 2048]
 
 
+@pytest.mark.parametrize("common", [0, 256])
+def test_no_rank_begins_a_program_with_arrays_of_all_before_each_is_there(
+    monkeypatch: pytest.MonkeyPatch, common: int
+) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 1_000_000)
+    ends, worlds = np.ones(1, np.int64), {}
+
+    def work(exchange: Exchange, device: Device) -> int:
+        meet(exchange, device, ends=ends, common=common)
+        own = exchange.world(device)
+        worlds[exchange.rank] = own, own.launches
+        exchange.barrier()
+        if exchange.rank == 1:
+            first, before = worlds[0]
+            until(lambda: first.launches > before + 1)  # the second one waits still
+            ends[0] = 0
+        return meet(exchange, device, ends=ends, common=common)["round"]
+
+    assert together(2, work) == [9 if common else 1] * 2  # a rank that began had read that the first round is the last
+
+
 @pytest.fixture
 def _no_names_stay() -> Iterator[None]:
     """No segment of this process has a name at the end; other processes may make some."""

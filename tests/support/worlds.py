@@ -24,11 +24,11 @@ ENDLESS = 1 << 40  #: rounds
 
 def meet(
     exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM, bits: int = 32,
-    rows: int = 100, ends: np.ndarray | None = None,
+    rows: int = 100, ends: np.ndarray | None = None, common: int = 0,
 ) -> dict[str, int]:  # fmt: skip
-    """Run the program of meetings; its last state."""
-    own = exchange.world(device)
-    layout = own.layout(Partition.equal(rows * exchange.size, exchange.size), room, bits // 8, bitmap=4096)
+    """Run the program of meetings, with `common` bytes of an array of all ranks; its last state."""
+    own, partition = exchange.world(device), Partition.equal(rows * exchange.size, exchange.size)
+    layout = own.layout(partition, room, bits // 8, {"common": common} if common else {}, bitmap=4096)
     return own.run(
         load(device, PROGRAM, MESSAGE_BITS=bits), "Meetings", layout, 100, rounds=rounds, messages=messages,
         bitmap=layout.offsets["bitmap"], ends=device.zeros(1, np.int64) if ends is None else ends,

@@ -16,7 +16,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View, constants
-from mgraph.kernels.host import host_platform
+from mgraph.kernels.host import simulates_lanes
 
 __all__ = ["LabelCounts"]
 
@@ -58,7 +58,7 @@ class LabelCounts:
 
     def __init__(self, device: Device, kernels: Library, views: list[View], rows: int) -> None:
         self.device, self.kernels, self.views, self.rows = device, kernels, views, rows
-        self.by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
+        self.by_thread = device.kind == "cpu" and not simulates_lanes()
         self.tabled = TABLED_BY_THREAD if self.by_thread else TABLED
         self.keys, self.sums = device.empty(0, np.uint32), device.empty(0, np.uint64)
         self.scores, self.labels = device.empty(0, np.uint64), device.empty(0, np.uint32)

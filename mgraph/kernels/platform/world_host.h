@@ -138,7 +138,8 @@ public:
     bool leaves(bool alone) const { return (!alone || world.size == 1) && heard().any(wants_to_leave); }
     template <class Program> void pass(const Program& program, typename Program::State& state, bool alone) {
         meetings += !alone;
-        program.next(state, heard());
+        if (state.phase == enters) program.begin(state);
+        else program.next(state, heard());
     }
     void add_up() {
         for (int k = 0; k < said_words; ++k) Heard::add_up(said, world.size, k);
@@ -170,7 +171,9 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     Gathering all(world, program.resume);
     typename Program::State state{};
     bool waiting = false;
-    if (program.resume) {
+    if (program.resume == enters) {
+        state.phase = enters;
+    } else if (program.resume) {
         load_state(world, state);
         waiting = load(world.control + waiting_at) != 0;
         if (program.resume == carried) ++all.step, all.pass(program, state, false);
@@ -179,8 +182,8 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     }
     End end = ended;
     while (state.phase) {
-        bool alone = program.alone(state);
-        if (!waiting) run_phase(program, state, all.heard(), threads);
+        bool alone = state.phase != enters && program.alone(state);
+        if (!waiting && state.phase != enters) run_phase(program, state, all.heard(), threads);
         if (!alone && world.apart) {
             world.tell_host(program, state, all.meetings, 0, 1);
             end = at_meeting;

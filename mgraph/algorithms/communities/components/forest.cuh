@@ -123,7 +123,7 @@ struct Forest {
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
         if constexpr (one_memory)
-            if (is_common()) return s.phase == link_rows;
+            if (is_common()) return s.phase == count || s.phase == link_rows;
         if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
         return s.phase != vote && s.phase != agree && s.phase != share && s.phase != tell_own && s.phase != tell &&
                s.phase != label;

@@ -5,7 +5,6 @@
 //            that this removes are listed for the next round; a CPU's thread goes on with them at once.
 // CPU ranks that map each other's memory may have one array of the edges left instead, in the region of rank 0. They take
 // edges away from each other's rows as threads of one rank do, and a message has the id of a vertex that this removed.
-//   enter    all ranks are in the program, so that they may write to that region
 // A row of high degree is listed as tasks. A list knows how many edges its rows have together. If they do not all fit into
 // an inbox, rows reserve room before they are expanded, and wait for the next round where there is none.
 #pragma once
@@ -51,7 +50,7 @@ struct Cores {
         i64 took = 0, least_left = 0;  // 1 if it removes vertices of any rank; the least number of edges above it
         i64 largest = 0, too_long = 0;
     };
-    enum Stage : i64 { finished, count, count_hubs, scan, receive, peel, enter };
+    enum Stage : i64 { finished, count, count_hubs, scan, receive, peel };
     enum Number { LISTED, TASKS, BACK_TASKS, RESERVED, KEPT, LEAST = KEPT };
     static constexpr int tile_words = Finds::most + 1;
 
@@ -72,12 +71,10 @@ struct Cores {
     DEVICE void begin(State& s) const {
         s.level = first_level, s.below = -1, s.alive = -1;
         s.phase = world.vertices() > 0 ? (i64)count : (i64)finished;
-        if constexpr (one_memory)
-            if (is_common() && s.phase == count) s.phase = enter;
     }
     DEVICE bool alone(const State& s) const {
         if constexpr (one_memory)  // no row is lowered while it is scanned
-            if (is_common() && (s.phase == scan || s.phase == enter)) return false;
+            if (is_common() && s.phase == scan) return false;
         return s.phase != peel;
     }
     DEVICE i64 shares(const State&) const { return -1; }
@@ -95,8 +92,6 @@ struct Cores {
         SHARED(u32, memory, tile_words * program_tiles);
         Finds finds{memory + Tile<lanes>{}.index() * tile_words};
         Numbers mine;
-        if constexpr (one_memory)
-            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case count: do_count(grid, s); break;
         case count_hubs: do_count_hubs(grid, s); break;
@@ -319,11 +314,6 @@ struct Cores {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
-        if constexpr (one_memory)
-            if (is_common() && s.phase == enter) {
-                s.phase = count;
-                return;
-            }
         switch (s.phase) {
         case count:
             s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);

@@ -45,7 +45,7 @@ struct BitParallel {
         i64 found = 0;  // on all ranks, vertices listed last, and messages
         i64 pairs = 0;  // of an own vertex of this level, and a search that first reached it
     };
-    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving, enter };
+    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving };
     enum Number { LISTED, TASKS, FOUND, LEFT, PAIRS };
 
     DEVICE bool is_common() const { return world.message_bytes == sizeof(u64); }
@@ -76,13 +76,11 @@ struct BitParallel {
     }
     DEVICE void begin(State& s) const {
         s.phase = level_before < 0 ? clear : expanding;
-        if constexpr (one_memory)
-            if (is_common() && s.phase == clear) s.phase = enter;
         s.level = level_before, s.first = first_before, s.listed = listed_before;
     }
     DEVICE bool alone(const State& s) const {
         if constexpr (one_memory)
-            if (is_common() && (s.phase == enter || s.phase == clear || s.phase == settling)) return false;
+            if (is_common() && s.phase == settling) return false;
         return s.phase != sending;
     }
     DEVICE i64 shares(const State&) const { return -1; }
@@ -99,16 +97,8 @@ struct BitParallel {
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
         Arrivals arrivals{*this, s};
-        if constexpr (one_memory)
-            if (is_common() && (s.phase == enter || s.phase == clear)) {
-                if (s.phase == clear) do_clear_own(grid);
-                return mine;
-            }
         switch (s.phase) {
-        case clear:
-            for (i64 i : grid.items(world.vertices())) coming[i] = seen[i] = 0;
-            for (i64 i : grid.items(world.size)) out_counts[i] = 0;
-            break;
+        case clear: do_clear(grid); break;
         case seed:
             for (i64 i : grid.items(n_sources))
                 if (world.owner(sources[i]) == world.rank) arrivals.come(sources[i], (u64)1 << i);
@@ -128,8 +118,11 @@ struct BitParallel {
         }
         return mine;
     }
-    DEVICE void do_clear_own(Grid grid) const {
-        for (i64 row : grid.items(world.rows())) coming[world.lo() + row] = seen[world.lo() + row] = 0;
+    DEVICE void do_clear(Grid grid) const {
+        i64 first = 0, n = world.vertices();
+        if constexpr (one_memory)
+            if (is_common()) first = world.lo(), n = world.rows();
+        for (i64 i : grid.items(n)) coming[first + i] = seen[first + i] = 0;
         for (i64 i : grid.items(world.size)) out_counts[i] = 0;
     }
     // Returns how many searches reached a listed row for the first time.
@@ -199,11 +192,6 @@ struct BitParallel {
 
     DEVICE void next(State& s, const Heard& heard) const {
         s.next_listed += heard.own(LISTED);
-        if constexpr (one_memory)
-            if (is_common() && s.phase == enter) {
-                s.phase = clear;
-                return;
-            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case settling:

@@ -41,7 +41,7 @@ struct NearFar {
         i64 edges = 0;  // that this rank has followed
         i64 rounds = 0;
     };
-    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide, enter };
+    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide };
     static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
     enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
 
@@ -125,16 +125,8 @@ struct NearFar {
 
     // ---- phases -----------------------------------------------------------------------------------------------------
 
-    DEVICE void begin(State& s) const {
-        s.phase = clear, s.limit = (i64)limit;
-        if constexpr (one_memory)
-            if (is_common()) s.phase = enter;
-    }
-    DEVICE bool alone(const State& s) const {
-        if constexpr (one_memory)
-            if (is_common()) return false;
-        return s.phase == clear;
-    }
+    DEVICE void begin(State& s) const { s.phase = clear, s.limit = (i64)limit; }
+    DEVICE bool alone(const State& s) const { return s.phase == clear; }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
@@ -148,8 +140,6 @@ struct NearFar {
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
-        if constexpr (one_memory)
-            if (is_common() && s.phase == enter) return mine;
         switch (s.phase) {
         case clear: do_clear(grid); break;
         case seed: do_seed(grid, s, heard); break;
@@ -281,11 +271,6 @@ struct NearFar {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
-        if constexpr (one_memory)
-            if (is_common() && s.phase == enter) {
-                s.phase = clear;
-                return;
-            }
         switch (s.phase) {
         case clear: s.phase = seed; break;
         case seed:
