@@ -265,8 +265,8 @@ def test_the_loss_of_a_rank_comes_just_after_its_answer(monkeypatch):
     with fake_cluster(1) as (coordinator, _):
         coordinator.call("echo")
         (session,) = coordinator.sessions.all
-        begin = session.begin
-        monkeypatch.setattr(session, "begin", lambda *args: Overtaken(begin(*args)))
+        expect = session.expect
+        monkeypatch.setattr(session, "expect", lambda *args: Overtaken(expect(*args)))
         assert coordinator.call("echo", {"x": 1})[0]["x"] == 1
 
 

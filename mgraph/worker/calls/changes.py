@@ -322,7 +322,7 @@ def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = Fa
     shard = _check_epoch(rank, epoch)
     with through_removal(shard, ids, isolated), rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
         change = Removal(shard, ids)
-        return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
+        return {**_decide(rank, change), **dict.fromkeys(TOLD, 0), "deleted": change.deleted}
 
 
 def add_vertices(rank: Rank, epoch: int, n_vertices: int, keys: np.ndarray | None = None) -> Value:
