@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Sequence, Sized
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -28,6 +29,7 @@ from mgraph.shared import LEAST, is_large
 __all__ = ["ChannelCalls"]
 
 _NONE: Value = {}  #: the answer of a rank that was not asked
+_VIEWED = attrgetter("viewed")
 
 
 class ChannelCalls:
@@ -198,8 +200,9 @@ class ChannelCalls:
             # All of them answered by their channels.
             if (answers := self._wait(asked, left)) is not None:
                 self._sessions.note(answers, ranks)
-                in_place = call.reads_in_place
-                return [a.value if in_place or not a.viewed else _owned(a.value) for a in answers]
+                values = [answer.value for answer in answers]
+                viewed = not call.reads_in_place and any(map(_VIEWED, answers))
+                return [_owned(value) for value in values] if viewed else values
 
             # A rank has failed or is lost: the event loop takes over, unless Ctrl-C comes before it has begun to.
             async def finish() -> list[Value]:

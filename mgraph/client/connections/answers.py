@@ -94,7 +94,7 @@ class PendingAnswers:
 
     def finish_from_thread(self, message: Result | Failure) -> bool:
         """End a call whose complete answer came; return True if a thread waits for it and it is no error. Any thread."""
-        waiter, outcome = self._waiters.get(message.seq), self._outcome(message, {})
+        waiter, outcome = self._waiters.get(message.seq), self._outcome(message)
         if type(waiter) is ChannelAnswer:
             waiter.outcome = outcome
             return type(outcome) is Answer
@@ -147,7 +147,9 @@ class PendingAnswers:
         copied = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         copied.add_done_callback(lambda _: self.finish(message.seq, self._outcome(message, wholes)))
 
-    def _outcome(self, message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
+    def _outcome(
+        self, message: Result | Failure, wholes: dict[str, SplitArray | Exception] | None = None
+    ) -> Answer | BaseException:
         """Return the answer or the error of a message, with its arrays in shared memory, and those from parts."""
         try:
             if type(message) is Failure:

@@ -23,7 +23,7 @@ CLOSE_SECONDS = 5.0  #: time for the workers to free their shards in `close`
 ALIKE_SECONDS = 0.1  #: time, after a first error, for the same error of other ranks
 
 T = TypeVar("T")
-_EPOCH, _CHANGES = attrgetter("epoch"), attrgetter("changes")
+_STATE, _EPOCH, _CHANGES = map(attrgetter, ("state", "epoch", "changes"))
 
 Asked = list[asyncio.Task[Answer]]
 
@@ -253,7 +253,7 @@ class Sessions:
 
     def note(self, answers: Iterable[Answer], ranks: Sequence[int] | None = None) -> None:
         """Store the states in the answers of `ranks`, by default of all, and the epoch that all acknowledge."""
-        states = [answer.state for answer in answers]
+        states = list(map(_STATE, answers))
         if ranks is not None and len(ranks) < len(self.all):
             now, states = states, self.states.copy()
             for rank, state in zip(ranks, now, strict=True):
