@@ -283,7 +283,7 @@ class PeerExchange(SwapExchange):
             part = parts[r] if parts[r].flags.c_contiguous else np.ascontiguousarray(parts[r])
             out[r], out_bytes[r] = part.__array_interface__["data"][0], part.nbytes
 
-        # Trade until all is done. The kernel stops to ask for memory, and every `LOOK_NANOSECONDS` to check for an abort.
+        # Trade until all is done. The kernel stops to ask for memory, and now and then to look for an abort.
         received: list[Any] = [None] * self.size
         while True:
             self._trade(1, step=self._step, code=code, patience=LOOK_NANOSECONDS)

@@ -28,7 +28,6 @@ from mgraph.shared import LEAST, is_large
 
 __all__ = ["ChannelCalls"]
 
-_NONE: Value = {}  #: the answer of a rank that was not asked
 _VIEWED = attrgetter("viewed")
 
 
@@ -80,12 +79,13 @@ class ChannelCalls:
         ctrl_c, holder = DeferredCtrlC(self._bell.ring), object()
         with ctrl_c:
             try:
-                if not self._lock.try_acquire(holder) or not self._possible(call, shares[0]):
+                if not self._lock.try_acquire(holder) or not self._possible(call, args, shares[0]):
                     return None
                 self._ctrl_c, every, size = ctrl_c, self._sessions, len(shares)
 
                 # Join the arguments: once if all ranks get the same, else of the ranks to ask.
-                free, ranks = every.garbage(), range(size)
+                free = every.garbage()
+                ranks: Sequence[int] = range(size)
                 if len(set(map(id, shares))) == 1:
                     shares = shares[:1]
                 elif call.rows and not free:
@@ -113,13 +113,13 @@ class ChannelCalls:
                 self._lock.release(holder)
         if len(ranks) == size:
             return answers
-        by_rank = [_NONE] * size
+        by_rank: list[Value] = [{}] * size
         for rank, answer in zip(ranks, answers, strict=True):
             by_rank[rank] = answer
         return by_rank
 
-    def _possible(self, call: RemoteCall, share: Value) -> bool:
-        """Return True if a call, with this `share` of a rank, may go by channels now."""
+    def _possible(self, call: RemoteCall, args: Value, share: Value) -> bool:
+        """Return True if a call, with `args` and such a share of each rank, may go by channels now."""
         exchange, sessions = self._exchange, self._sessions
         return (
             (exchange.connected or not call.exchange)
@@ -127,7 +127,9 @@ class ChannelCalls:
             and self._may_call()
             and not (self._flying or self._queue)
             and sessions.by_channel
-            and "sources" not in share  # a warning about a silent worker names the user's function
+            # A warning about a silent worker names the user's function.
+            and "sources" not in args
+            and "sources" not in share
             and self._runner.alive
             and not self._runner.here
         )
@@ -256,10 +258,10 @@ class ChannelCalls:
             # Wait for messages by channels, or for the bell of the event loop or of Ctrl-C.
             events = poll_awake(poll, 1000 * seconds)
             for descriptor, _ in events:
-                if (session := self._by_descriptor.get(descriptor)) is None:
+                if (sender := self._by_descriptor.get(descriptor)) is None:
                     self._bell.silence()
                     left = 0
-                elif session.receive():
+                elif sender.receive():
                     left -= 1
                 else:
                     left = 0

@@ -93,7 +93,7 @@ class PendingAnswers:
             future.set_result(outcome)
 
     def finish_from_thread(self, message: Result | Failure) -> bool:
-        """End a call whose complete answer came; return True if a thread waits for it and it is no error. Any thread."""
+        """End a call whose answer is complete; return True if a thread waits for it and it is no error. Any thread."""
         waiter, outcome = self._waiters.get(message.seq), self._outcome(message)
         if type(waiter) is ChannelAnswer:
             waiter.outcome = outcome
@@ -152,7 +152,7 @@ class PendingAnswers:
     ) -> Answer | BaseException:
         """Return the answer or the error of a message, with its arrays in shared memory, and those from parts."""
         try:
-            if type(message) is Failure:
+            if isinstance(message, Failure):
                 return decode_error(message.error)
             value = self._memory.views(message.value)
             if not wholes:

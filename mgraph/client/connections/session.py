@@ -244,9 +244,9 @@ class Session:
             self.close_channel()
             return False
         message = unpack(data)
-        if type(message) is Call:
+        if isinstance(message, Call):
             return False
-        if type(message) is Result and message.freed:
+        if isinstance(message, Result) and message.freed:
             self._free(message.freed)
         return self._answers.finish_from_thread(message)
 

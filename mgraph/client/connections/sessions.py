@@ -147,10 +147,7 @@ class Sessions:
     @property
     def any_lost(self) -> bool:
         """True if a rank is lost."""
-        for session in self.all:  # a generator takes twice as long
-            if session.lost is not None:
-                return True
-        return False
+        return any(session.lost is not None for session in self.all)
 
     @property
     def lost(self) -> WorkerLost | None:

@@ -58,7 +58,8 @@ def _ask_owners(
     if numbering.order is not None:
         columns = {name: numbering.order[ids] for name, ids in columns.items()}
     rows = next(iter(columns.values()))
-    if (shares := numbering.of_one_owner(rows, columns)) is not None:
+    shares = [columns] if numbering.partition.size == 1 else numbering.of_one_owner(rows, columns)
+    if shares is not None:
         return joined([rank_answer[answer] for rank_answer in coordinator.call(method, common, shares) if rank_answer])
 
     # Group the ids by owner, ask each rank for its own, and restore the order.
@@ -94,7 +95,8 @@ def rows_of(
     """
     common = {**numbering.place, "direction": direction, **({"time": True} if time else {})}
     ids = numbering.inside(ids)
-    if (shares := numbering.of_one_owner(ids, {"ids": ids})) is not None:
+    shares = [{"ids": ids}] if numbering.partition.size == 1 else numbering.of_one_owner(ids, {"ids": ids})
+    if shares is not None:
         return _joined(coordinator.call("neighbors", common, shares), numbering)
     routed = numbering.group(ids)
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])

@@ -183,12 +183,10 @@ class Numbering:
         return self.group(self.inside(ids))
 
     def of_one_owner(self, rows: np.ndarray, columns: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]] | None:
-        """Return each rank's share of the columns of `rows`, internal ids; None if several ranks may own them. O(1)."""
-        if (size := self.partition.size) == 1:
-            return [columns]
+        """Return each rank's share of the columns of a single row, an internal id; None for several rows. O(size)."""
         if len(rows) != 1:
             return None
-        shares = [{name: column[:0] for name, column in columns.items()}] * size
+        shares = [{name: column[:0] for name, column in columns.items()}] * self.partition.size
         shares[bisect_right(self.partition.starts, rows.item()) - 1] = columns
         return shares
 

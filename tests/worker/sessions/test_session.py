@@ -15,6 +15,7 @@ from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
 from gc_callbacks import in_allocations
 
 from mgraph import protocol
+from mgraph.batch import TOLD
 from mgraph.channel import Channel, Listener, pack
 from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
