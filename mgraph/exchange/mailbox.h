@@ -213,8 +213,8 @@ struct Least {
                 out[r] = (u64)number(rank), out_bytes[r] = r == rank ? unknown : sizeof value;
                 arrivals[r] = sent[r] = got[r] = 0, in_bytes[r] = unknown;
             }
-            Trade trade{step, code, patience, out, out_bytes, arrivals, in_bytes, sent, got,
-                        all_sent, all_got, inbox, outcome, segments, rank, size, slot};
+            Trade trade{step,     code,    patience, out,     out_bytes, arrivals, in_bytes, sent, got,
+                        all_sent, all_got, inbox,    outcome, segments,  rank,     size,     slot};
             outcome[0] = trade.run();
             if (outcome[0] == finished) outcome[1] = value;
             for (i64 r = 0; r < size && outcome[0] == finished; ++r) outcome[1] = lesser(outcome[1], *number(r));
