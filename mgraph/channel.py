@@ -207,7 +207,7 @@ def unpack(data: bytes) -> Call | Result | Failure:
     try:
         code, *values = fields
         if code:
-            values[2] = ShardState(*values[2])
+            values[2] = ShardState._make(values[2])
         message: Call | Result | Failure = _KINDS[code](*values)
     except (TypeError, ValueError, IndexError) as error:
         raise NotPlain(f"no message: {error}") from None

@@ -236,6 +236,8 @@ class Shared:
 
     def take_read(self) -> tuple[int, ...]:
         """Return the offsets to report to the other end, from any thread."""
+        if not self._read:
+            return ()
         places = []
         with suppress(IndexError):  # none are left
             while self._read:

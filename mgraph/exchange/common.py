@@ -23,7 +23,7 @@ __all__ = [
 
 CODE_BITS = 16  #: bits of a call's code
 
-_CALLS = ("alltoallv", "allgather", "sum", "min", "max", "swap", "carry")
+_CALLS = ("alltoallv", "allgather", "sum", "min", "max", "swap", "carry", "least")
 
 
 def check_addresses(addresses: Sequence[bytes], size: int) -> None:

@@ -179,6 +179,49 @@ struct Trade {
     }
 };
 
+// Sends a number to every other rank, receives theirs, and finds the least of all.
+struct Least {
+    static constexpr int lanes = 1;
+    i64 step;
+    i64 value;
+    i64 resumes;  // 1 after an outcome `late`
+    i64 code;  // from here on as in Trade
+    i64 patience;
+    u64* out;
+    u64* out_bytes;
+    u64* arrivals;
+    u64* in_bytes;
+    u64* sent;
+    u64* got;
+    u64* all_sent;
+    u64* all_got;
+    u8* inbox;
+    i64* outcome;  // an Outcome; if `finished`, the least number
+    const u64* segments;
+    i64 rank;
+    i64 size;
+    i64 slot;
+
+    // The own place in the inbox has the number of this rank.
+    i64* number(i64 r) const { return (i64*)(inbox + r * inbox_bytes); }
+
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(1)) {
+            (void)i;
+            if (!resumes) *number(rank) = value;
+            for (i64 r = 0; r < size && !resumes; ++r) {
+                out[r] = (u64)number(rank), out_bytes[r] = r == rank ? unknown : sizeof value;
+                arrivals[r] = sent[r] = got[r] = 0, in_bytes[r] = unknown;
+            }
+            Trade trade{step,     code,    patience, out,     out_bytes, arrivals, in_bytes, sent, got,
+                        all_sent, all_got, inbox,    outcome, segments,  rank,     size,     slot};
+            outcome[0] = trade.run();
+            if (outcome[0] == finished) outcome[1] = value;
+            for (i64 r = 0; r < size && outcome[0] == finished; ++r) outcome[1] = lesser(outcome[1], *number(r));
+        }
+    }
+};
+
 // Tells every other rank, in its segment, that this rank has mapped it.
 struct Greet {
     static constexpr int lanes = 1;

@@ -30,9 +30,9 @@ __all__ = ["PeerExchange", "reach"]
 
 FILE = "exchange/mailbox.h"
 SLOT = 256 << 10  #: bytes of a message; longer parts are split
-LOOK = 0.005  #: seconds between checks of the abort flag
+LOOK_NANOSECONDS = 5_000_000  #: between checks of the abort flag
 LAYOUT = constants(FILE)
-OUTCOMES = LAYOUT.enums["Outcome"]
+FINISHED, LACKING, DIFFERING = (LAYOUT.enums["Outcome"].index(name) for name in ("finished", "lacking", "differing"))
 UNKNOWN = LAYOUT["unknown"]
 LINE, HEAD, INBOX = LAYOUT["line_bytes"], LAYOUT["head_bytes"], LAYOUT["inbox_bytes"]
 LANES, SLOTS = LAYOUT["lanes_line"], LAYOUT["slots"]
@@ -115,10 +115,13 @@ class PeerExchange(SwapExchange):
         rows = ("out", "out_bytes", "arrivals", "in_bytes", "sent", "got", "all_sent", "all_got")
         self._blank = np.zeros((6, size), np.uint64)  # those of a step, before it
         self._blank[[1, 3]] = UNKNOWN
-        self._trade = self._kernels.Trade.bind(
-            **dict(zip(rows, self._book, strict=True)), inbox=self._inbox.reshape(-1), outcome=self._outcome,
-            segments=self._addresses, rank=rank, size=size, slot=self._slot,
-        )  # fmt: skip
+        bound = {
+            **dict(zip(rows, self._book, strict=True)), "inbox": self._inbox.reshape(-1), "outcome": self._outcome,
+            "segments": self._addresses, "rank": rank, "size": size, "slot": self._slot,
+        }  # fmt: skip
+        self._trade = self._kernels.Trade.bind(**bound)
+        self._least_code = call_code("least", np.dtype(np.int64))
+        self._least = self._kernels.Least.bind(code=self._least_code, patience=LOOK_NANOSECONDS, **bound)
 
     @property
     def address(self) -> bytes:
@@ -210,6 +213,28 @@ class PeerExchange(SwapExchange):
             self._step += 1
             return received
 
+    def least(self, value: int) -> int:
+        """Implement `Exchange.least` by a kernel of its own, without arrays for the numbers."""
+        with self._lock:
+            self._check()
+            try:
+                self._least(1, step=self._step, value=value, resumes=0)
+                while (outcome := self._outcome.item(0)) != FINISHED:
+                    self._check_same(outcome, self._least_code)
+                    self._check()
+                    self._least(1, step=self._step, value=value, resumes=1)
+            except BaseException as error:
+                self._over = self._over or f"failed before: {error}"
+                raise
+            self._step += 1
+            return self._outcome.item(1)
+
+    def _check_same(self, outcome: int, code: int) -> None:
+        """Raise `ExchangeError` if another rank is in another call than that of this `code`."""
+        if outcome == DIFFERING:
+            _, rank, theirs = self._outcome.tolist()
+            raise another_call(self._here(), code, self.names[rank], theirs)
+
     def _by_host(self, call: str, parts: Sequence[np.ndarray]) -> list[Array]:
         dtype = parts[self.rank].dtype
         received = self._messages(call_code(call, dtype), parts, self._others, self._room(dtype))
@@ -258,16 +283,14 @@ class PeerExchange(SwapExchange):
             part = parts[r] if parts[r].flags.c_contiguous else np.ascontiguousarray(parts[r])
             out[r], out_bytes[r] = part.__array_interface__["data"][0], part.nbytes
 
-        # Trade until all is done. The kernel stops to ask for memory, and every `LOOK` seconds to check for an abort.
+        # Trade until all is done. The kernel stops to ask for memory, and now and then to look for an abort.
         received: list[Any] = [None] * self.size
         while True:
-            self._trade(1, step=self._step, code=code, patience=int(LOOK * 1e9))
-            outcome = OUTCOMES[self._outcome[0]]
-            if outcome == "finished":
+            self._trade(1, step=self._step, code=code, patience=LOOK_NANOSECONDS)
+            if (outcome := self._outcome.item(0)) == FINISHED:
                 break
-            if outcome == "differing":
-                raise another_call(self._here(), code, self.names[int(self._outcome[1])], int(self._outcome[2]))
-            if outcome == "lacking":
+            self._check_same(outcome, code)
+            if outcome == LACKING:
                 for r in others:
                     if in_bytes[r] != UNKNOWN and not into[r]:
                         received[r] = room(int(in_bytes[r]))

@@ -18,7 +18,7 @@ from mgraph.batch import MAX_VERTICES, EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, constants, load
-from mgraph.structures.plan import Counts, Plan, VerticesPlan
+from mgraph.structures.plan import NO_COUNTS, Counts, Plan, VerticesPlan
 from mgraph.structures.reads import Reads
 from mgraph.structures.run import Run, check_batch, sort_batch, sort_few, sort_run
 from mgraph.structures.sort import make_keys
@@ -142,7 +142,7 @@ class Structure(Reads):
         if (n := len(run.keys)) > MOST:
             raise CapacityError(f"a run of {n} operations; at most {MOST} at once")
         if n == 0:
-            return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self.state)
+            return Plan(run, NO_COUNTS, self.device.empty(0, np.uint8), (), self.state)
         if run.unchecked is not None and not self.checks_ids:
             check_batch(run.unchecked, self.n_rows, self.n_vertices)
         return self._prepare(run)

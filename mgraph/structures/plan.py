@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mgraph.kernels import constants
 from mgraph.structures.run import Run
 
-__all__ = ["DELETED", "INSERTED", "UPDATED", "Counts", "Plan", "VerticesPlan"]
+__all__ = ["DELETED", "INSERTED", "NO_COUNTS", "UPDATED", "Counts", "Plan", "VerticesPlan"]
 
 Array = Any
 _OUTCOMES = constants("structures/outcome.cuh").enums["Outcome"]
@@ -29,6 +29,9 @@ class Counts(NamedTuple):
 
     def __add__(self, other: Counts) -> Counts:  # type: ignore[override]  # a tuple's would join them
         return Counts(*map(add, self, other))
+
+
+NO_COUNTS = Counts()  #: of a run without operations
 
 
 @dataclass(slots=True, eq=False)

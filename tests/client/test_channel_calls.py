@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import dask
 import numpy as np
@@ -265,8 +268,8 @@ def test_the_loss_of_a_rank_comes_just_after_its_answer(monkeypatch):
     with fake_cluster(1) as (coordinator, _):
         coordinator.call("echo")
         (session,) = coordinator.sessions.all
-        begin = session.begin
-        monkeypatch.setattr(session, "begin", lambda *args: Overtaken(begin(*args)))
+        expect = session.expect
+        monkeypatch.setattr(session, "expect", lambda *args: Overtaken(expect(*args)))
         assert coordinator.call("echo", {"x": 1})[0]["x"] == 1
 
 
@@ -299,3 +302,35 @@ def test_results_are_freed_by_a_call_that_goes_by_the_comm_after_all():
         coordinator.forget("r1")
         coordinator.call("echo", {"x": {1, 2}})  # a set is not plain
         assert "free r1" in " ".join(map(str, workers[0].log))
+
+
+def test_a_call_to_another_rank_takes_few_instructions_more():
+    """Those of the user's thread, which sends and receives one message per rank."""
+    fewest = {}
+    for size in (1, 8):
+        with fake_cluster(size) as (coordinator, _):
+            for _ in range(3):  # the first calls make the packer and register the channels
+                coordinator.call("echo")
+            fewest[size] = min(instructions_of(lambda: coordinator.call("echo")) for _ in range(10))
+    assert (fewest[8] - fewest[1]) / 7 < 420
+
+
+def instructions_of(call: Callable[[], Any]) -> int:
+    """Count the instructions of Python that a call takes in this thread."""
+    count, tracing = 0, sys.gettrace()
+
+    def counted(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "opcode"
+        return counted
+
+    def entered(frame: Any, event: str, arg: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return counted
+
+    sys.settrace(entered)
+    try:
+        call()
+    finally:
+        sys.settrace(tracing)
+    return count

@@ -14,7 +14,7 @@ import pytest
 from fakes import FakeServant, fake_cluster, sending
 from interrupts import ctrl_c, when
 
-from mgraph.batch import COLUMNS
+from mgraph.batch import COLUMNS, TOLD
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.calls import coordinator as coordinators
 from mgraph.client.calls import exchange_lifecycle
@@ -41,7 +41,7 @@ def interrupted(request, monkeypatch) -> Any:
             self.in_doubt = epoch == VOTES
             return self.wait(attempt, [self.rank])
         self.epoch = epoch
-        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
+        return {**dict.fromkeys(TOLD, 0), "inserted": 1, "epoch": epoch}
 
     monkeypatch.setattr(FakeServant, "update", update)
     return request.param
@@ -171,7 +171,7 @@ def test_an_interrupt_in_the_turn_in_which_the_batch_before_has_landed(monkeypat
         self.epoch, self.changes = epoch, epoch
         if epoch == 2:
             made.release()
-        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
+        return {**dict.fromkeys(TOLD, 0), "inserted": 1, "epoch": epoch}
 
     sent, made = threading.Event(), threading.Semaphore(0)
     monkeypatch.setattr(Coordinator, "_land", interrupted)

@@ -7,6 +7,7 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph import UpdateReport
+from mgraph.batch import TOLD
 from mgraph.client.reports.report import as_html, as_text, balance_of, of_batch, of_steps
 from mgraph.protocol import ShardState
 
@@ -14,11 +15,10 @@ from mgraph.protocol import ShardState
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_the_counts_of_a_batch_are_those_of_all_ranks(size):
     rng = fresh_rng()
-    counts = rng.integers(0, 1 << 40, (size, 4))
-    names = ("inserted", "updated", "deleted", "missing")
-    answers = [{**dict(zip(names, row, strict=True)), "epoch": 7} for row in counts]
+    counts = rng.integers(0, 1 << 40, (size, len(TOLD)))
+    answers = [{**dict(zip(TOLD, row, strict=True)), "epoch": 7} for row in counts]
     report = of_batch(answers, 0.5)
-    assert report == UpdateReport(*counts.sum(axis=0).tolist(), epoch=7, seconds=0.5)
+    assert report == UpdateReport(**dict(zip(TOLD, counts.sum(axis=0).tolist(), strict=True)), epoch=7, seconds=0.5)
     assert type(report.inserted) is int  # what JSON takes
 
 

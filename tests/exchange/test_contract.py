@@ -189,6 +189,8 @@ def test_allreduce_ops_shapes_and_fresh_results(kind: str, size: int) -> None:
         assert exchange.allreduce(mine, "max").tolist() == [[size - 1, 0]]
         assert exchange.allreduce(mine, "min").tolist() == [[0, 1 - size]]
         assert exchange.least(exchange.rank + 7) == 7
+        assert exchange.least(2**62 - exchange.rank) == 2**62 - size + 1
+        assert exchange.least(-exchange.rank) == 1 - size
         result = exchange.allreduce(mine)
         result += 100
         assert mine.tolist() == [[exchange.rank, -exchange.rank]]
@@ -246,7 +248,7 @@ def test_wrong_parts_are_named(kind: str, size: int) -> None:
 
 
 @every_exchange_of_several
-@pytest.mark.parametrize("differ", ["call", "dtype"])
+@pytest.mark.parametrize("differ", ["call", "dtype", "least"])
 def test_ranks_that_do_not_make_the_same_call_are_told(kind: str, size: int, differ: str) -> None:
     def program(exchange: Exchange) -> None:
         odd = exchange.rank == 0
@@ -255,6 +257,8 @@ def test_ranks_that_do_not_make_the_same_call_are_told(kind: str, size: int, dif
                 exchange.allgather(np.zeros(3))
             elif differ == "dtype" and odd:
                 exchange.alltoallv([np.zeros(3, np.int64)] * size)
+            elif differ == "least" and odd:
+                exchange.least(0)
             else:
                 exchange.alltoallv([np.zeros(3)] * size)
         if odd:
@@ -267,6 +271,7 @@ def test_ranks_that_do_not_make_the_same_call_are_told(kind: str, size: int, dif
 
 CALLS = {
     "barrier": lambda exchange: exchange.barrier(),
+    "least": lambda exchange: exchange.least(1),
     "alltoallv": lambda exchange: exchange.alltoallv([np.zeros(1 << 20)] * exchange.size),
 }
 

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from mgraph import DynamicGraph
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.exchange import Exchange, segment
-from mgraph.exchange.peer import PeerExchange, reach
+from mgraph.exchange.peer import LOOK_NANOSECONDS, PeerExchange, reach
 from mgraph.exchange.segment import Place, Segment
 
 CPU = Device("cpu", threads=1)
@@ -86,6 +87,11 @@ def test_large_parts_and_a_rank_that_is_late() -> None:
         lengths = [3_000_000 if exchange.rank == 0 else 0, 7]
         got = exchange.alltoallv([np.full(n, exchange.rank, np.uint8) for n in lengths])
         assert [len(part) for part in got] == ([3_000_000, 0] if exchange.rank == 0 else [7, 7])
+        for i in range(6):  # the other rank returns to look for an abort meanwhile
+            if exchange.rank == i % 2:
+                time.sleep(2.5e-9 * LOOK_NANOSECONDS)
+            assert exchange.least(i + exchange.rank) == i
+        assert exchange.allreduce(np.arange(2)).tolist() == [0, 2]
 
     run_threads("peer", 2, program)
 

@@ -16,6 +16,7 @@ from distributed.comm import Comm, connect
 from distributed.core import Server
 from patience import patience
 
+from mgraph.batch import TOLD
 from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
 from mgraph.client.calls.coordinator import Coordinator
@@ -148,7 +149,7 @@ class FakeServant:
         time.sleep(seconds)
         self.votes.agree((self.hello.graph, attempt, epoch), self.rank, self.aborted)
         self.epoch = epoch
-        return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
+        return {**dict.fromkeys(TOLD, 0), "inserted": 1, "epoch": epoch}
 
     def updates(
         self, attempt: int, epoch: int, sizes: np.ndarray, src: np.ndarray, dst: np.ndarray, **rest: Any

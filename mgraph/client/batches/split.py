@@ -64,7 +64,7 @@ def deal(
             break
     if size == 1:
         return [columns]
-    nbytes = sum(getattr(column, "nbytes", 0) for column in columns.values()) if whole else 0
+    nbytes = sum([c.nbytes for c in columns.values() if c is not None and type(c) is not int]) if whole else 0
     if whole and (size * nbytes <= whole or nbytes <= once):
         return [{**columns, "whole": True}] * size
     n = len(next(iter(columns.values())))

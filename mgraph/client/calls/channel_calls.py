@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Sequence, Sized
+from operator import attrgetter
+from types import NoneType
+from typing import Any
 
 import numpy as np
 
 from mgraph.calls import RemoteCall
-from mgraph.channel import Bell, Channel, pack, poll_awake
+from mgraph.channel import Bell, pack, poll_awake
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.loop_runner import POLL_SECONDS, STOP_SECONDS, STOPPED, LoopRunner
 from mgraph.client.calls.send_lock import SendLock
+from mgraph.client.connections.answers import ChannelAnswer
 from mgraph.client.connections.local_memory import large_bytes
-from mgraph.client.connections.session import ChannelAnswer, Session
+from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
@@ -23,6 +27,8 @@ from mgraph.protocol import ABORT_SECONDS, Answer, Call
 from mgraph.shared import LEAST, is_large
 
 __all__ = ["ChannelCalls"]
+
+_VIEWED = attrgetter("viewed")
 
 
 class ChannelCalls:
@@ -60,80 +66,97 @@ class ChannelCalls:
         self._bell, self._poll = Bell(), select.poll()
         self._ctrl_c = DeferredCtrlC()  # of the call that holds the lock
         self._poll.register(self._bell, select.POLLIN)
-        self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
+        self._by_descriptor: dict[int, Session] = {}
 
-    def call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
-        """Make a call and return all ranks' answers; of a rank that was not asked (`RemoteCall.rows`) an empty one.
+    def call(self, call: RemoteCall, args: Value, shares: Sequence[Value]) -> list[Value] | None:
+        """Make a call with `args` and each rank's share, and return all ranks' answers.
 
-        Return None if it must go by the comm (`Coordinator.call`); nothing was sent then. `alike` is True if all ranks
-        get the same arguments.
+        Of a rank that was not asked (`RemoteCall.rows`) the answer is empty. Return None if it must go by the comm
+        (`Coordinator.call`); nothing was sent then.
         """
         # Ctrl-C in between would lose the lock, for which all others wait, or places in shared memory, which nobody
         # would free.
         ctrl_c, holder = DeferredCtrlC(self._bell.ring), object()
         with ctrl_c:
             try:
-                if not self._lock.try_acquire(holder) or not self._possible(call, rank_args[0]):
+                if not self._lock.try_acquire(holder) or not self._possible(call, args, shares[0]):
                     return None
-                self._ctrl_c = ctrl_c
+                self._ctrl_c, every, size = ctrl_c, self._sessions, len(shares)
 
-                # Number the call, and pack it for each rank.
-                epoch = self._sessions.epoch + 1 if call.epoch else None
-                size, different = len(rank_args), rank_args[:1] if alike else rank_args
+                # Join the arguments: once if all ranks get the same, else of the ranks to ask.
+                free = every.garbage()
+                ranks: Sequence[int] = range(size)
+                if len(set(map(id, shares))) == 1:
+                    shares = shares[:1]
+                elif call.rows and not free:
+                    ranks = _owners(call.rows, shares)
+                    shares = [shares[rank] for rank in ranks]
+                rank_args = [{**args, **share} for share in shares]
+                epoch = every.epoch + 1 if call.epoch else None
                 if epoch is not None:
-                    different = [{**args, "epoch": epoch} for args in different]
-                calls = self._sessions.calls(call.handler, different, self._exchange.number)
-                calls = calls * size if alike else calls
-                ranks = range(len(calls)) if alike or calls[0].free else _owners(call, rank_args)
-                sessions = [self._sessions.all[rank] for rank in ranks]
-                packed = self._packed([calls[rank] for rank in ranks], sessions, alike)
+                    for of_rank in rank_args:
+                        of_rank["epoch"] = epoch
+
+                # Number the call, and pack it.
+                seq, number = every.next_number(), self._exchange.number
+                calls = [Call(seq, number, call.handler, of_rank, free) for of_rank in rank_args]
+                sessions = every.all if len(ranks) == size else [every.all[rank] for rank in ranks]
+                packed = self._packed(calls, sessions)
 
                 # Results that these calls would have freed are freed by the next one.
                 if packed is None:
-                    for result in calls[0].free:
-                        self._sessions.forget(result)
+                    for result in free:
+                        every.forget(result)
                     return None
-                answers = self._answers(call, calls[0].seq, packed, ranks, epoch)
+                answers = self._answers(call, seq, packed, sessions, ranks, epoch)
             finally:
                 self._lock.release(holder)
-        if not call.reads_in_place:
-            answers = [_owned(answer) for answer in answers]
-        if len(ranks) == len(calls):
+        if len(ranks) == size:
             return answers
-        by_rank = dict(zip(ranks, answers, strict=True))
-        return [by_rank.get(rank, {}) for rank in range(len(calls))]
+        by_rank: list[Value] = [{}] * size
+        for rank, answer in zip(ranks, answers, strict=True):
+            by_rank[rank] = answer
+        return by_rank
 
-    def _possible(self, call: RemoteCall, args: Value) -> bool:
-        """Return True if a call may go by channels now."""
+    def _possible(self, call: RemoteCall, args: Value, share: Value) -> bool:
+        """Return True if a call, with `args` and such a share of each rank, may go by channels now."""
         exchange, sessions = self._exchange, self._sessions
         return (
             (exchange.connected or not call.exchange)
-            and not (exchange.aborting or exchange.lost or sessions.closed)
+            and not (exchange.aborting or exchange.ended or sessions.closed)
             and self._may_call()
             and not (self._flying or self._queue)
             and sessions.by_channel
-            and "sources" not in args  # a warning about a silent worker names the user's function
+            # A warning about a silent worker names the user's function.
+            and "sources" not in args
+            and "sources" not in share
             and self._runner.alive
             and not self._runner.here
         )
 
-    def _packed(self, calls: list[Call], sessions: list[Session], alike: bool) -> list[bytes] | None:
-        """Pack the message of each session, with large arrays in shared memory; None if any must go by the comm."""
-        large = [large_bytes(calls[0].args)] * len(calls) if alike else [large_bytes(call.args) for call in calls]
+    def _packed(self, calls: list[Call], sessions: list[Session]) -> list[bytes] | None:
+        """Pack the message of each session, with large arrays in shared memory; None if any must go by the comm.
+
+        A single call is for all `sessions`.
+        """
+        size, large = len(sessions), [large_bytes(call.args) for call in calls]
         # Large arrays for all ranks are written once, if all ranks read the same memory.
-        if alike and 0 < large[0] <= SMALL and (common := self._sessions.common) is not None:
+        if len(calls) < size and 0 < large[0] <= SMALL and (common := self._sessions.common) is not None:
             args = common.put(calls[0].args)
             if args is not None:
-                calls, large = [calls[0]._replace(args=args)] * len(calls), [0] * len(calls)
+                calls, large = [calls[0]._replace(args=args)], [0]
         # The workers may have to be asked for memory first.
-        if sum(large) > SMALL:
+        if sum(large) * size > SMALL * len(calls):
             return None
-        # The same small arguments for all ranks are packed once.
-        filled = [session.with_freed(call) for session, call in zip(sessions, calls, strict=True)]
-        if alike and not large[0] and filled == calls and (data := pack(calls[0])) is not None:
-            return [data] * len(calls)
+        reads = [session.take_read() for session in sessions]
+        if len(calls) == 1:
+            # The same small arguments are packed once.
+            if not large[0] and not any(reads) and (data := pack(calls[0])) is not None:
+                return [data] * size
+            calls, large = calls * size, large * size
 
         # Move large arrays into shared memory, rank by rank.
+        filled = [call._replace(freed=read) if read else call for call, read in zip(calls, reads, strict=True)]
         packed = list[bytes]()
         for at, (session, nbytes) in enumerate(zip(sessions, large, strict=True)):
             if nbytes:
@@ -149,7 +172,7 @@ class ChannelCalls:
             if data is None:
                 break
             packed.append(data)
-        if len(packed) == len(calls):
+        if len(packed) == size:
             return packed
 
         # A rank has no room: free the arrays of the others.
@@ -158,17 +181,30 @@ class ChannelCalls:
         return None
 
     def _answers(
-        self, call: RemoteCall, seq: int, packed: list[bytes], ranks: Sequence[int], epoch: int | None
+        self,
+        call: RemoteCall,
+        seq: int,
+        packed: list[bytes],
+        sessions: list[Session],
+        ranks: Sequence[int],
+        epoch: int | None,
     ) -> list[Value]:
-        """Send the ranks their messages and return the answers. The event loop handles failures."""
-        sessions, waiting = [self._sessions.all[rank] for rank in ranks], True
+        """Send `ranks` their messages and return the answers. The event loop handles failures."""
+        waiting = True
         try:
-            asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
+            # Do nothing between the sends: the rank that is called first waits for the others.
+            asked = [session.expect(seq, self._bell) for session in sessions]
+            left = len(asked)
+            for session, answer, data in zip(sessions, asked, packed, strict=True):
+                if not session.send(answer, data):
+                    left = 0
 
             # All of them answered by their channels.
-            if (answers := self._wait(asked)) is not None:
+            if (answers := self._wait(asked, left)) is not None:
                 self._sessions.note(answers, ranks)
-                return [answer.value for answer in answers]
+                values = [answer.value for answer in answers]
+                viewed = not call.reads_in_place and any(map(_VIEWED, answers))
+                return [_owned(value) for value in values] if viewed else values
 
             # A rank has failed or is lost: the event loop takes over, unless Ctrl-C comes before it has begun to.
             async def finish() -> list[Value]:
@@ -177,7 +213,8 @@ class ChannelCalls:
                 return await self._exchange.finish_call(call, self._sessions.outcomes(seq, ranks), epoch, ranks)
 
             self._ctrl_c.end()
-            return self._runner.run(finish(), 2 * ABORT_SECONDS)
+            values = self._runner.run(finish(), 2 * ABORT_SECONDS)
+            return values if call.reads_in_place else [_owned(value) for value in values]
         except KeyboardInterrupt:
             if waiting:
                 # Ctrl-C again may cancel the wait before it begins, but not what is told before.
@@ -189,51 +226,59 @@ class ChannelCalls:
                 for session in sessions:
                     session.end(seq)
 
-    def _wait(self, asked: list[ChannelAnswer]) -> list[Answer] | None:
-        """Wait for all answers and return them; None as soon as a rank cannot answer."""
+    def _wait(self, asked: list[ChannelAnswer], left: int) -> list[Answer] | None:
+        """Wait for all answers and return them; None as soon as a rank cannot answer.
+
+        The next `left` answers that come are only counted, unless something else comes before.
+        """
         stopped, poll = STOPPED.get(), self._poll
         if not self._by_descriptor:
             self._register()
         seconds = POLL_SECONDS if stopped is None else STOP_SECONDS
         while True:
             # Stop at the first failure: ranks may wait for the one that failed.
-            answers = list[Answer]()
-            for answer in asked:
-                outcome = answer.outcome  # once: the event loop may put the loss of the rank in its place
-                if type(outcome) is Answer:
-                    answers.append(outcome)
-                elif outcome is not None:
+            if left <= 0:
+                # Each is read once: the event loop may put the loss of the rank in its place.
+                outcomes: list[Any] = [answer.outcome for answer in asked]
+                kinds = list(map(type, outcomes))
+                left = kinds.count(NoneType)
+                if left + kinds.count(Answer) < len(kinds):
                     return None
-            if len(answers) == len(asked):
-                return answers
-            for session in self._sessions.all:
-                if session.channel is None:
-                    return None  # a rank was lost, and others may wait for it
+                if not left:
+                    return outcomes
+                for session in self._sessions.all:
+                    if session.channel is None:
+                        return None  # a rank was lost, and others may wait for it
+                self._ctrl_c.deliver()
+                if stopped is not None and stopped.is_set():
+                    raise KeyboardInterrupt
+                if not self._runner.alive:
+                    return None
 
-            # Wait for a message by a channel, or for the event loop's bell.
-            for descriptor, _ in poll_awake(poll, 1000 * seconds):
-                if descriptor == self._bell.fileno():
+            # Wait for messages by channels, or for the bell of the event loop or of Ctrl-C.
+            events = poll_awake(poll, 1000 * seconds)
+            for descriptor, _ in events:
+                if (sender := self._by_descriptor.get(descriptor)) is None:
                     self._bell.silence()
+                    left = 0
+                elif sender.receive():
+                    left -= 1
                 else:
-                    self._by_descriptor[descriptor][0].receive()
-            self._ctrl_c.deliver()
-            if stopped is not None and stopped.is_set():
-                raise KeyboardInterrupt
-            if not self._runner.alive:
-                return None
+                    left = 0
+            if not events:
+                left = 0
 
     def _register(self) -> None:
         for session in self._sessions.all:
             if (channel := session.channel) is not None:
                 self._poll.register(channel, select.POLLIN)
-                self._by_descriptor[channel.fileno()] = session, channel
+                self._by_descriptor[channel.fileno()] = session
 
 
-def _owners(call: RemoteCall, rank_args: list[Value]) -> Sequence[int]:
-    """Return the ranks to ask: the owners of the call's rows, or all."""
-    rows = [args.get(call.rows) for args in rank_args]
-    owners = [rank for rank, ids in enumerate(rows) if ids is None or len(ids)]
-    return owners or range(len(rank_args))
+def _owners(rows: str, shares: Sequence[Value]) -> Sequence[int]:
+    """Return the ranks to ask: the owners of rows, which are in the argument `rows`, or all."""
+    owners = [rank for rank, share in enumerate(shares) if (ids := share.get(rows)) is None or len(ids)]
+    return owners or range(len(shares))
 
 
 def _owned(answer: Value) -> Value:

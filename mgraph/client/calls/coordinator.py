@@ -171,20 +171,16 @@ class Coordinator:
         Exception
             The call's error on a rank. If ranks raised different errors, the one that caused the others.
         """
-        shares = shares or [{}] * len(self.addresses)
-        call, alike = CALLS[name], all(share is shares[0] for share in shares)
-        rank_args = [{**(args or {}), **share} for share in (shares[:1] if alike else shares)]
-        rank_args = rank_args * len(shares) if alike else rank_args
-
+        call, args, shares = CALLS[name], args or {}, shares or [{}] * len(self.addresses)
         # Channels first; otherwise the comm, from the event loop.
         with self.lock:
             try:
-                answers = self._channels.call(call, rank_args, alike)
+                answers = self._channels.call(call, args, shares)
             except KeyboardInterrupt:
                 self._interrupted = True
                 raise
             if answers is None:
-                return self._run(self._call_locked(call, [dict(args) for args in rank_args]))
+                return self._run(self._call_locked(call, [{**args, **share} for share in shares]))
             self._interrupted = False
             return answers
 

@@ -49,6 +49,11 @@ class ExchangeLifecycle:
         return bool(self._acks)
 
     @property
+    def ended(self) -> bool:
+        """True if a loss was noted after which only `close` works. A session may be lost before that."""
+        return self._fatal is not None
+
+    @property
     def lost(self) -> bool:
         """True if a rank was lost, or ranks may hold different states."""
         return self._fatal is not None or self._sessions.any_lost

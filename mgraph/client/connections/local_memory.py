@@ -55,7 +55,7 @@ def large_bytes(values: Mapping[str, Any], least: int = LARGE) -> int:
 class LocalMemory:
     """A session's shared memory.
 
-    All methods except `put`, `views`, `due` and `take_back` run on the client's event loop.
+    All methods except `put`, `views` and `take_back` run on the client's event loop.
 
     Parameters
     ----------
@@ -72,17 +72,20 @@ class LocalMemory:
     ----------
     shared : Shared or None
         Set before the worker is asked to map it: its answers may be there before its agreement arrives.
+    due : bool
+        True if the next call should open memory, since sharing pays by now.
     """
 
     def __init__(self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], tell: Tell) -> None:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._tell = who, nbytes, ask, tell
-        self._passed, self._agreed = 0, False
+        self._passed, self._agreed, self.due = 0, False, False
         self._view: Callable[..., Any] | None = None  # also after `close`: an answer may have come before
 
     def passed(self, nbytes: int) -> None:
-        """Count `nbytes` of large arrays that went by the comm. Once sharing pays, the next call opens memory."""
+        """Count `nbytes` of arrays that go by the comm. Once sharing pays, the next call opens memory."""
         self._passed += nbytes
+        self.due = self._nbytes > 0 and self._passed >= WORTH
 
     async def packed(self, call: Call, wait: bool, nbytes: int | None = None) -> Call:
         """Return `call` with its large arrays in shared memory, or unchanged; with `wait` it waits a moment for room.
@@ -92,7 +95,7 @@ class LocalMemory:
         large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
             # Several smaller arrays may be too large for a channel together.
-            self._passed += large or (nbytes if nbytes is not None and nbytes > MOST_BYTES else 0)
+            self.passed(large or (nbytes if nbytes is not None and nbytes > MOST_BYTES else 0))
             if self.due:
                 await self._open(large)
         if self.shared is None or not self._agreed or not large:
@@ -112,7 +115,7 @@ class LocalMemory:
         The next call reports those that were read, or the event loop's next tick.
         """
         view = self._view
-        if view is None:
+        if view is None or dict not in map(type, values.values()):
             return values
         return {name: view(value, soon=False) if type(value) is dict else value for name, value in values.items()}
 
@@ -120,11 +123,6 @@ class LocalMemory:
     def agreed(self) -> Shared | None:
         """The memory if the worker has mapped it."""
         return self.shared if self._agreed else None
-
-    @property
-    def due(self) -> bool:
-        """True if the next call should open memory, since sharing pays by now."""
-        return self._nbytes > 0 and self._passed >= WORTH
 
     def take_back(self, call: Call) -> None:
         """Free the room of a packed call that cannot be sent."""
@@ -139,7 +137,7 @@ class LocalMemory:
 
     async def _open(self, large: int) -> None:
         """Share memory for calls with `large` bytes, or log the reason against it. Tried once."""
-        nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
+        nbytes, self._nbytes, self.due = min(self._nbytes, max(LEAST, BATCHES * large)), 0, False
 
         try:
             async with _new_segment(nbytes) as (segment, place):

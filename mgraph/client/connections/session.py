@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed.comm import Comm, CommClosedError
 
-from mgraph.channel import Bell, Channel, ChannelClosed, unpack
+from mgraph.channel import Channel, ChannelClosed, unpack
 from mgraph.client.connections.answers import ChannelAnswer, PendingAnswers
 from mgraph.client.connections.local_memory import LocalMemory, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
@@ -68,6 +68,9 @@ class Session:
         The error of a rank that can no longer be reached; never reset.
     silent : bool
         True if it was lost because it did not answer.
+    expect, end : callable
+        ``expect(seq, bell)`` registers a call by the channel, before it is sent, and returns its pending answer.
+        ``end(seq)`` stops waiting for it.
     reading : asyncio.Task
         Ends when the rank is lost.
     wanted : callable
@@ -98,6 +101,7 @@ class Session:
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
         self._memory = LocalMemory(who, shared_bytes, self._ask_now, self._tell_freed)
         self._answers = PendingAnswers(self._loop, self._memory)
+        self.expect, self.end = self._answers.expect_in_thread, self._answers.forget
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -207,50 +211,50 @@ class Session:
         if call.freed and self._memory.shared is not None:
             self._memory.shared.put_back(call.freed)
 
-    def with_freed(self, call: Call) -> Call:
-        """Return `call` with the places of arrays that were read here."""
+    def take_read(self) -> tuple[int, ...]:
+        """Return the places of arrays that were read here, for the next call's `freed`."""
         shared = self._memory.shared
-        read = () if shared is None else shared.take_read()
-        return call._replace(freed=read) if read else call
+        return () if shared is None else shared.take_read()
 
-    def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
-        """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
-        answer, channel = self._answers.expect_in_thread(seq, bell), self.channel
+    def send(self, answer: ChannelAnswer, data: bytes) -> bool:
+        """Send a packed call, whose `answer` is expected. If it returns False, the answer or the channel shows why."""
         if self.lost is not None:
             answer.outcome = WorkerLost(*self.lost.args)
-            return answer
-        if channel is None:  # the event loop has found it closed
-            return answer
-        try:
-            # No other call is under way, so the worker has ended or was stopped.
-            if not channel.send(data):
+        elif (channel := self.channel) is not None:  # otherwise the event loop has found it closed
+            try:
+                if channel.send(data):
+                    return True
+                # No other call is under way, so the worker has ended or was stopped.
                 answer.outcome = WorkerLost(f"rank {self.rank}, the worker at {self.address}, reads no calls")
-        except ChannelClosed:
-            self.close_channel()
-        return answer
+            except ChannelClosed:
+                self.close_channel()
+        return False
 
-    def receive(self) -> None:
-        """Take a message that came by the channel. The event loop may call it, too."""
+    def receive(self) -> bool:
+        """Take a message that came by the channel; return True if a thread waited for this answer, which is no error.
+
+        The event loop may call it, too.
+        """
         if (channel := self.channel) is None:
-            return
+            return False
         try:
-            if (data := channel.receive()) is not None:
-                message = unpack(data)
-                if not isinstance(message, Call):
-                    self._take_freed(message)
-                    self._answers.finish_from_thread(message)
+            if (data := channel.receive()) is None:
+                return False
         except ChannelClosed:
             self.close_channel()
+            return False
+        message = unpack(data)
+        if isinstance(message, Call):
+            return False
+        if isinstance(message, Result) and message.freed:
+            self._free(message.freed)
+        return self._answers.finish_from_thread(message)
 
     def close_channel(self) -> None:
         """Drop the channel that the rank has closed, and have the event loop mark the rank as lost."""
         self.channel = None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._lose, "closed its session")
-
-    def end(self, seq: int) -> None:
-        """Stop waiting for the answer to a call."""
-        self._answers.forget(seq)
 
     async def outcome(self, seq: int) -> Answer:
         """Wait on the event loop for the answer to a call that was sent by the channel."""
@@ -293,17 +297,14 @@ class Session:
                 self._busy = ""
                 if isinstance(message, Result):
                     self._memory.passed(large_bytes(message.value))
-                self._take_freed(message)
+                    if message.freed:
+                        self._free(message.freed)
                 self._answers.end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
 
-    def _take_freed(self, message: Result | Failure) -> None:
-        """Free the arrays that the rank had read by its answer. Any thread."""
-        if isinstance(message, Result) and message.freed:
-            self._free(message.freed)
-
     def _free(self, places: tuple[int, ...]) -> None:
+        """Free arrays that the rank has read. Any thread."""
         if (shared := self._memory.shared) is not None:
             shared.free(places)
 

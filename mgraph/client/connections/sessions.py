@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from mgraph.calls import CallSize
@@ -22,6 +23,7 @@ CLOSE_SECONDS = 5.0  #: time for the workers to free their shards in `close`
 ALIKE_SECONDS = 0.1  #: time, after a first error, for the same error of other ranks
 
 T = TypeVar("T")
+_STATE, _EPOCH, _CHANGES = map(attrgetter, ("state", "epoch", "changes"))
 
 Asked = list[asyncio.Task[Answer]]
 
@@ -110,7 +112,7 @@ class Sessions:
         if self.common_due:
             return False
         for session in self.all:
-            if session.channel is None or session.memory_due:
+            if session.lost is not None or session.channel is None or session.memory_due:
                 return False
         return bool(self.all)
 
@@ -156,10 +158,13 @@ class Sessions:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def calls(self, method: str, shares: Sequence[dict[str, Any]], attempt: int) -> list[Call]:
-        """Return the messages of a call, one per rank, which also free the results given to `forget`."""
-        free = tuple(self._garbage.popleft() for _ in range(len(self._garbage)))
-        seq = next(self._numbers)
+        """Return the messages of a call, one per rank, which also free the `garbage`."""
+        free, seq = self.garbage(), next(self._numbers)
         return [Call(seq, attempt, method, share, free) for share in shares]
+
+    def garbage(self) -> tuple[str, ...]:
+        """Return the results given to `forget`, for a call to all ranks."""
+        return tuple([self._garbage.popleft() for _ in range(len(self._garbage))]) if self._garbage else ()
 
     def aborts(self, attempt: int) -> list[Abort]:
         """Return the messages that release each rank from the exchange `attempt`."""
@@ -245,18 +250,18 @@ class Sessions:
 
     def note(self, answers: Iterable[Answer], ranks: Sequence[int] | None = None) -> None:
         """Store the states in the answers of `ranks`, by default of all, and the epoch that all acknowledge."""
-        states = [answer.state for answer in answers]
+        states = list(map(_STATE, answers))
         if ranks is not None and len(ranks) < len(self.all):
-            now = dict(zip(ranks, states, strict=True))
-            states = [now.get(rank, state) for rank, state in enumerate(self.states)]
+            now, states = states, self.states.copy()
+            for rank, state in zip(ranks, now, strict=True):
+                states[rank] = state
         self.know(states)
 
     def know(self, states: list[ShardState]) -> None:
         """Store the states of all ranks, as another client had them."""
         epoch, changes = states[0].epoch, states[0].changes
         if len(states) > 1:
-            epoch = min([state.epoch for state in states])
-            changes = min([state.changes for state in states])
+            epoch, changes = min(map(_EPOCH, states)), min(map(_CHANGES, states))
         self.states, self.epoch, self.changes = states, epoch, changes
 
 

@@ -57,11 +57,13 @@ def _ask_owners(
     """
     if numbering.order is not None:
         columns = {name: numbering.order[ids] for name, ids in columns.items()}
-    if numbering.partition.size == 1:
-        return joined([coordinator.call(method, common, [columns])[0][answer]])
+    rows = next(iter(columns.values()))
+    shares = [columns] if numbering.partition.size == 1 else numbering.of_one_owner(rows, columns)
+    if shares is not None:
+        return joined([rank_answer[answer] for rank_answer in coordinator.call(method, common, shares) if rank_answer])
 
     # Group the ids by owner, ask each rank for its own, and restore the order.
-    routed = numbering.group(next(iter(columns.values())))
+    routed = numbering.group(rows)
     parts_by_rank = zip(*[routed.deal(ids) for ids in columns.values()], strict=True)
     answers = coordinator.call(method, common, [dict(zip(columns, parts, strict=True)) for parts in parts_by_rank])
     return routed.restore([rank_answer[answer] for rank_answer in answers if rank_answer])  # others were not asked
@@ -92,9 +94,11 @@ def rows_of(
     In a graph with keys these ids are positions in `vertices`.
     """
     common = {**numbering.place, "direction": direction, **({"time": True} if time else {})}
-    if numbering.partition.size == 1:
-        return _joined(coordinator.call("neighbors", common, [{"ids": numbering.inside(ids)}]), numbering)
-    routed = numbering.route(ids)
+    ids = numbering.inside(ids)
+    shares = [{"ids": ids}] if numbering.partition.size == 1 else numbering.of_one_owner(ids, {"ids": ids})
+    if shares is not None:
+        return _joined(coordinator.call("neighbors", common, shares), numbering)
+    routed = numbering.group(ids)
     answers = coordinator.call("neighbors", common, [{"ids": part} for part in routed.deal(routed.internal)])
     return _rows_in_order(_joined(answers, numbering), routed)
 

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mgraph.client.calls.caller import Caller
@@ -13,6 +14,7 @@ from mgraph.client.reports.report import UpdateReport
 
 __all__ = ["KEPT", "Event", "History", "history", "note_of_stop"]
 
+_EDGES = attrgetter("edges")
 KEPT = 1 << 14  #: most events of a history; about 4 MiB
 
 
@@ -54,7 +56,7 @@ class History:
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
         """Add an event that has just ended."""
         states = caller.states
-        edges = states[0].edges if len(states) == 1 else sum([state.edges for state in states])
+        edges = states[0].edges if len(states) == 1 else sum(map(_EDGES, states))
         # `Event`'s own constructor takes twice as long.
         self._events.append(tuple.__new__(Event, (time.time(), kind, epoch, operations, edges, seconds)))
 
@@ -63,7 +65,7 @@ class History:
 
         They ended together, or `in_turn`, each after its seconds.
         """
-        at, edges, events = time.time(), sum([state.edges for state in caller.states]), []
+        at, edges, events = time.time(), sum(map(_EDGES, caller.states)), []
 
         # Compute times and edge counts backwards, from the last batch to the first.
         for outcome in reversed(done):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS
+from mgraph.batch import COUNTS, TOLD
 from mgraph.protocol import ShardState
 
 __all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps", "title"]
+
+_TOLD = itemgetter(*TOLD)
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
@@ -77,18 +80,9 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
 
     `absent` edges to delete were not sent, and count as missing.
     """
-    inserted = updated = deleted = missing = late = expired = 0
-    for answer in answers:
-        inserted += answer.get("inserted", 0)
-        updated += answer.get("updated", 0)
-        deleted += answer.get("deleted", 0)
-        missing += answer.get("missing", 0)
-        late += answer.get("late", 0)
-        expired += answer.get("expired", 0)
-    return UpdateReport(
-        int(inserted), int(updated), int(deleted), int(missing) + absent, answers[0]["epoch"], seconds, int(late),
-        int(expired),
-    )  # fmt: skip
+    counts = map(int, map(sum, zip(*map(_TOLD, answers), strict=True)))
+    inserted, updated, deleted, missing, late, expired = counts
+    return UpdateReport(inserted, updated, deleted, missing + absent, answers[0]["epoch"], seconds, late, expired)
 
 
 def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:

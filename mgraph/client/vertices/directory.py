@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from mgraph.protocol import ShardState
 __all__ = ["Directory"]
 
 T = TypeVar("T")
+_LO = attrgetter("lo")
 
 
 class Directory:
@@ -347,7 +349,7 @@ class Directory:
         if len(states) == 1:
             starts: tuple[int, ...] = states[0].lo, states[0].hi
         else:
-            starts = (*[state.lo for state in states], states[-1].hi)
+            starts = (*map(_LO, states), states[-1].hi)
         if starts == current.starts:
             return current
         contiguous = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))

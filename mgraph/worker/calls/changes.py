@@ -79,9 +79,14 @@ def update(
     shard, ballot, record = rank.shard, rank.ballot, None
     if epoch != shard.epoch + 1:
         _check_epoch(rank, epoch)
-    # Most small batches of a single rank take the short way.
-    if n_vertices is None and offset is None and keys is None and not whole:
-        answer = ballot.apply_few(src, dst, op, weight, time)
+    # Most small batches take a short way: those of a single rank, and whole ones without an exchange or a record.
+    if n_vertices is None and offset is None and keys is None:
+        if whole and shard.clock is None and ballot.log is None:
+            with ballot.working(None):
+                change = BatchChange(shard, share_runs(shard, src, dst, weight, op, own=True))
+                ballot.decide(change)
+                return change.counted | {"epoch": shard.epoch}
+        answer = None if whole else ballot.apply_few(src, dst, op, weight, time)
         if answer is not None:
             return answer
     share: Value = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
@@ -322,7 +327,7 @@ def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = Fa
     shard = _check_epoch(rank, epoch)
     with through_removal(shard, ids, isolated), rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
         change = Removal(shard, ids)
-        return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
+        return {**_decide(rank, change), **dict.fromkeys(TOLD, 0), "deleted": change.deleted}
 
 
 def add_vertices(rank: Rank, epoch: int, n_vertices: int, keys: np.ndarray | None = None) -> Value:

@@ -149,7 +149,8 @@ class Ballot:
             raise
         shard.note_batch(perf_counter() - began)
         return {
-            "inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing, "epoch": shard.epoch,
+            "inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing, "late": 0, "expired": 0,
+            "epoch": shard.epoch,
         }  # fmt: skip
 
     def _apply_change(self, began: float, src: Any, dst: Any, op: Any, weight: Any, time: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.structures.combine import combined
+from mgraph.structures.plan import NO_COUNTS
 from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
@@ -25,8 +26,6 @@ from mgraph.worker.shard.times import Times
 __all__ = [
     "BatchChange", "Change", "GroupChange", "Growth", "Record", "VerticesChange", "expire_before", "forward_counts",
 ]  # fmt: skip
-
-_NO_COUNTS = Counts()
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class BatchChange(Change):
         self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None, expiry: EdgeExpiry | None = None
     ) -> None:
         self.shard, self._growth = shard, growth
-        self.counts, self.expired, self.recombined, self.late = _NO_COUNTS, 0, 0, 0
+        self.counts, self.expired, self.recombined, self.late = NO_COUNTS, 0, 0, 0
         self._expiry = expiry
         if shard.clock is not None:
             self._expiry = expiry or shard.clock.now()
@@ -142,10 +141,11 @@ class BatchChange(Change):
     def prepare(self) -> None:
         """Plan the batch for each structure; on an error, discard all plans."""
         shard, runs, self._runs = self.shard, self._runs, ()
-        log = shard.change_log
+        log, as_it_is = shard.change_log, self._expiry is None and shard.spec.combine == "last"
         try:
-            for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
-                self._plans.append((structure, structure.prepare(self._run_of(number, structure, run))))
+            for number, structure in enumerate(shard.structures):
+                run = runs[number] if as_it_is else self._run_of(number, structure, runs[number])
+                self._plans.append((structure, structure.prepare(run)))
             # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]
             if log.first is not None:

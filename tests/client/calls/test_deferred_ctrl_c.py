@@ -104,7 +104,7 @@ def test_a_call_of_another_thread_does_not_end_the_deferral(monkeypatch):
         ways = coordinator._channels
 
         def meanwhile(*args: Any) -> Any:
-            thread = threading.Thread(target=ways.call, args=(CALLS["echo"], [{"i": 1}], True))
+            thread = threading.Thread(target=ways.call, args=(CALLS["echo"], {"i": 1}, [{}]))
             thread.start()
             thread.join()
             hit()
@@ -114,5 +114,5 @@ def test_a_call_of_another_thread_does_not_end_the_deferral(monkeypatch):
         answers = ways._answers
         monkeypatch.setattr(ways, "_answers", meanwhile)
         with pytest.raises(KeyboardInterrupt):
-            ways.call(CALLS["echo"], [{"i": 2}], True)
+            ways.call(CALLS["echo"], {"i": 2}, [{}])
         assert came and signal.getsignal(signal.SIGINT) is own

@@ -15,6 +15,7 @@ from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
 from gc_callbacks import in_allocations
 
 from mgraph import protocol
+from mgraph.batch import TOLD
 from mgraph.channel import Channel, Listener, pack
 from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
@@ -52,7 +53,7 @@ def test_a_call_is_answered_with_its_value_and_the_state_after_it():
     with opened() as (client, worker):
         assert client.hear() == Welcome()
         client.say(Call(7, 0, "update", {"epoch": 1}, ("r1",)))
-        counts = {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0}
+        counts = {**dict.fromkeys(TOLD, 0), "inserted": 1}
         assert client.hear() == Result(7, {**counts, "epoch": 1}, ShardState(epoch=1, changes=1, edges=10, nbytes=100))
         assert worker.log == ["free r1", "update", "begin 1"]
 
