@@ -83,7 +83,10 @@ def test_they_equal_fresh_runs_where_some_changes_are_looked_at_first(kind, monk
 
     Those that a BFS looks at before it prepares an update are not.
     """
-    for module, limits in ((incremental_paths, ("SAMPLE", "SPARSEST")), (maintained_bfs, ("SAMPLE", "EVERY", "FEWEST"))):
+    for module, limits in (
+        (incremental_paths, ("SAMPLE", "SPARSEST")),
+        (maintained_bfs, ("SAMPLE", "EVERY", "FEWEST")),
+    ):
         for name in limits:
             monkeypatch.setattr(module, name, 2)
     assert fuzz(None, KINDS[kind], 30, n=100)["incremental"]
