@@ -12,6 +12,7 @@ from plain_graph import fresh_rng
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.algorithm import ApplyResult
 from mgraph.algorithms.centrality.pagerank import maintain
+from mgraph.algorithms.paths.bfs import maintain as maintained_bfs
 from mgraph.algorithms.paths.bfs.maintain import Distances
 from mgraph.algorithms.paths.incremental_paths import incremental_paths
 from mgraph.algorithms.paths.near_far import search
@@ -154,12 +155,14 @@ def applied_to_bfs(monkeypatch, most):
     return applied
 
 
-@pytest.mark.parametrize(("sample", "checked"), [(512, 8), (10**9, 125)])
-def test_a_search_gives_up_once_some_suspects_tell_that_all_visit_too_much(sample, checked, monkeypatch):
+@pytest.mark.parametrize(("fewest", "sample", "checked"), [(4096, 512, 95), (10**9, 512, 8), (10**9, 10**9, 125)])
+def test_a_search_gives_up_once_some_suspects_tell_that_all_visit_too_much(fewest, sample, checked, monkeypatch):
     """Each of 4,000 vertices has the source and 1,000 others as neighbours, and loses the source.
 
-    A 32nd of them are checked, or of those of a sample of the changed arcs.
+    A sample of the changed arcs is looked at before an update is prepared, until it has visited 3/32 of the edges that
+    the update may visit. Otherwise a 32nd of the suspects are checked, or of those of a sample.
     """
+    monkeypatch.setattr(maintained_bfs, "FEWEST", fewest)
     n, side, applied = 5001, 4000, applied_to_bfs(monkeypatch, 10**6)
     hubs, others = np.arange(1, 1001, dtype=IDS), np.arange(1001, n, dtype=IDS)
     monkeypatch.setattr(incremental_paths, "SAMPLE", sample)

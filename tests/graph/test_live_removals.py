@@ -52,7 +52,7 @@ def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarr
 @pytest.fixture
 def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """No update in this process takes long, whatever else the machine does."""
-    monkeypatch.setattr(maintained, "_longest", lambda shard, watch, preparation=0.0: 0.0)
+    monkeypatch.setattr(maintained, "_longest", lambda shard, watch: (0.0, shard.out_edges.num_edges))
     monkeypatch.setattr(maintained, "Tried", lambda seconds, *update: Tried(0.0, *update))
 
 
@@ -101,7 +101,7 @@ def test_reads_between_several_removals(timeless, kind):
 
 
 def test_removals_without_a_read_are_not_followed_for_long(monkeypatch):
-    monkeypatch.setattr(maintained, "_longest", lambda shard, watch, preparation=0.0: 1.0)
+    monkeypatch.setattr(maintained, "_longest", lambda shard, watch: (1.0, shard.out_edges.num_edges))
     rng = fresh_rng()
     with DynamicGraph(**FRAUD, directed=False) as graph:
         for step in range(31):

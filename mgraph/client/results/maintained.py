@@ -40,8 +40,8 @@ class LiveReport:
         was computed anew.
     touched : int
         The number of edges that changed since the last update: inserted, deleted, or with another weight; 0 if the
-        result was computed anew without reading them. An undirected edge counts once. If vertices without edges were
-        removed meanwhile, the result was updated before each removal, and this is the sum.
+        result was computed anew before an update was completed. An undirected edge counts once. If vertices without
+        edges were removed meanwhile, the result was updated before each removal, and this is the sum.
     edges : int
         The number of edge visits, in each direction; 0 with "again", which visits all edges.
     ms : float

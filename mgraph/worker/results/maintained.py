@@ -48,6 +48,7 @@ __all__ = ["adopt_removal", "catch_up", "columns", "end", "through_removal"]
 
 Value = dict[str, Any]
 
+AGAIN = {"how": "again", "touched": 0, "edges": 0}  #: the report of a result that is computed anew
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
 SHORT = 0.1  #: seconds of a first computation that is repeated
 FIRST_USE = 2  #: an update that has just prepared its arrays takes up to so many times as long as the next
@@ -61,9 +62,10 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     -------
     dict
         `how`: "unchanged", "incremental" or "again"; `touched`: the number of edges changed since the last update, 0 if
-        nothing has looked at them; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
+        no update was completed; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
     """
-    state = shard.maintained.setdefault(live, MaintainedState())
+    if (state := shard.maintained.get(live)) is None:
+        state = shard.maintained[live] = MaintainedState()
     shard.change_log.open(shard.epoch)
     if algorithm.memory is not None:
         shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
@@ -71,7 +73,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     report = _updated(shard, state)
     if report is None or state.result is None:
         _compute(shard, state, algorithm, args)
-        report = report or {"how": "again", "touched": 0, "edges": 0}
+        report = report or dict(AGAIN)
     elif state.removals and report["how"] != "again":
         # Earlier updates, before removals of vertices, count too.
         report = {
@@ -88,7 +90,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
 
 
 def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: Value) -> None:
-    """Compute a result, and learn how long that takes. Two allreduces.
+    """Compute a result, and learn how long that takes. One allgather of two numbers; nothing on a single rank.
 
     A first short computation is repeated: it took most of its time to load kernels.
     """
@@ -98,12 +100,11 @@ def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: V
     while True:
         state.result, watch = None, _stopwatch(shard)  # the old result is freed first
         result = algorithm.maintain(shard, *memory, **args)
-        seconds = _longest(shard, watch)
+        seconds, arcs = _longest(shard, watch)
         if not repeats or seconds > SHORT:
             break
         repeats = False
         del result
-    arcs = int(shard.exchange.allreduce(np.array([shard.out_edges.num_edges], np.int64))[0])
     if result.iterates and not state.cost.seconds:
         state.cost.rate = seconds / max(arcs, 1)  # it iterates over all edges, some dozen times
     state.cost.computed(seconds, arcs)
@@ -159,12 +160,11 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     arcs, applied = agreed.arcs, None
     most = 0 if state.memory is not None else state.cost.most(arcs, agreed.logged)
     if not most and not result.iterates and state.memory is None:
-        return {"how": "again", "touched": 0, "edges": 0}
+        return dict(AGAIN)
 
     # Gather them, and update.
     watch = _stopwatch(shard)
     changes = _changes(shard, state.epoch, agreed)
-    loops = _loops(shard, changes)
     if state.memory is None:
         applied = result.apply_changes(changes, most)
     elif agreed.changed <= MOST:
@@ -175,20 +175,15 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         shard.device.synchronize()
         preparation = applied.preparation if useful and applied is not None else 0.0
         state.tried = Tried(watch.seconds() - preparation, applied, arcs, agreed.logged)
-    if not useful:
-        applied = None
+    if applied is None or not useful:
+        return dict(AGAIN)
 
     # Report edges: an undirected edge is two arcs, a loop one.
-    touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
-    again = {"how": "again", "touched": touched, "edges": 0}
-    if applied is None:
-        return again
+    touched = len(changes) if shard.directed else (len(changes) + _loops(shard, changes)) // 2
     state.result = result
-    return (
-        again
-        if applied.how == "anew"
-        else {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
-    )
+    if applied.how == "anew":
+        return {**AGAIN, "touched": touched}
+    return {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
 
 
 def columns(shard: Shard, state: MaintainedState) -> Columns:
@@ -252,19 +247,22 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
     same |= state.memory is not None
     usable = result is not None and same and first is not None and first <= state.epoch
-    since = shard.change_log.since(state.epoch) if usable else []
-    deleted = sum(touched.deleted for _, touched in since)
-    # A rank's numbers, the epochs and lengths of its batches, and few changes. After a move, several ranks may have
-    # changed an arc, and a batch is not in order.
-    batches = len(since) + any(at <= log.moved for at, _ in since)
-    logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
-    nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
+    since = log.since(state.epoch) if usable else []
+    # Count batches and arcs. After a move, several ranks may have changed an arc, and a batch is not in order.
+    batches, deleted, logged, moved = len(since), 0, 0, False
+    for at, touched in since:
+        deleted, logged, moved = deleted + touched.deleted, logged + len(touched), moved or at <= log.moved
+    batches += moved
+    tried, state.tried = state.tried, None
     changed, arcs = log.changed - state.changed, shard.out_edges.num_edges
     if shard.size == 1:
         if tried is not None:
             _learn(state.cost, tried, tried.seconds)
         agreed = _Agreed(arcs, batches, deleted, logged, changed, [], [])
         return agreed if usable else None
+
+    # Tell a rank's numbers, the epochs and lengths of its batches, and few changes.
+    nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
     numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
     if 0 < logged <= FEW:
@@ -304,11 +302,14 @@ def _stopwatch(shard: Shard) -> Stopwatch:
     return Stopwatch(shard.device, shard.size == 1)
 
 
-def _longest(shard: Shard, watch: Stopwatch) -> float:
-    """Return the seconds of the slowest rank."""
+def _longest(shard: Shard, watch: Stopwatch) -> tuple[float, int]:
+    """Return the seconds of the slowest rank, and the arcs of all ranks."""
     shard.device.synchronize()
-    seconds = watch.seconds()
-    return seconds if shard.size == 1 else float(shard.exchange.allreduce(np.array([seconds]), "max")[0])
+    seconds, arcs = watch.seconds(), shard.out_edges.num_edges
+    if shard.size == 1:
+        return seconds, arcs
+    every = np.stack(shard.exchange.gather_values(np.array([seconds, arcs]), "allgather"))
+    return float(every[:, 0].max()), int(every[:, 1].sum())
 
 
 # ---- removals of vertices without edges ------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
     result, state.result = state.result, None
     if report is None or result is None:
         return
-    state.spent += _longest(shard, watch)
+    state.spent += _longest(shard, watch)[0]
     # An error before leaves no result: the next read would apply the same changes to it again.
     state.result = result
     state.removals, state.touched = state.removals + 1, state.touched + report["touched"]
@@ -474,12 +475,10 @@ def _gathered(shard: Shard, since: list[tuple[int, EdgeDelta]], agreed: _Agreed)
     return {name: device.concatenate([part[name] for part in parts]) for name in dtypes}
 
 
-def _loops(shard: Shard, changes: EdgeDelta) -> Array:
-    """Count the self-loops among an undirected graph's changes, on the device; None if directed."""
-    if shard.directed:
-        return None
+def _loops(shard: Shard, changes: EdgeDelta) -> int:
+    """Return the number of self-loops among an undirected graph's changes. One read-back."""
     loops = shard.device.zeros(1, np.int64)
     load(shard.device, "worker/results/loops.cuh").CountLoops(
         len(changes), keys=changes.keys, n=len(changes), loops=loops
     )
-    return loops
+    return int(shard.device.to_host(loops)[0])

@@ -120,9 +120,10 @@ def _search(
     room = 0 if shard.size == 1 else min(widest, max(ROOM, words_of(widest)))
     layout = world.layout(shard.partition, room, seen=2 * 4 * words)
 
-    # Allocate the rank's own arrays and run the program on all ranks.
+    # Allocate the rank's own arrays and run the program on all ranks. The distances are all that the result keeps.
     room = max(task_room(edges) for edges in (forward, backward) if edges is not None)
-    distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
+    distance = device.empty(own, np.int32)
+    lists, tasks = device.carve((2 * own, np.uint32), (room, np.uint64))
     view = forward.view()
     library = search_kernels(shard, view, parents is not None)
     state = world.run(

@@ -9,6 +9,7 @@
 #include "algorithms/paths/incremental_paths/invalidate_persistent.cuh"
 #include "algorithms/paths/incremental_paths/parents.cuh"
 #include "algorithms/paths/incremental_paths/recompute.cuh"
+#include "algorithms/paths/incremental_paths/support_sample.cuh"
 
 struct ResultLengths {  // one lane per own vertex: its length for a result
     static constexpr int lanes = 1;
@@ -29,5 +30,15 @@ struct ResultLengths {  // one lane per own vertex: its length for a result
         if (tile.rank() > 0 || reached == 0) return;
         atomic_add(found, reached);
         if (most > load(found + 1)) atomic_max((u64*)found + 1, (u64)most);
+    }
+};
+
+struct WordsOfHops {  // one lane per own vertex: the length of a distance in hops, -1 if it is not reached
+    static constexpr int lanes = 1;
+    const i32* distance;
+    i64 n;
+    u64* words;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) words[i] = distance[i] < 0 ? ~(u64)0 : (u64)distance[i] << 32;
     }
 };

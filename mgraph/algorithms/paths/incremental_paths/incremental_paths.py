@@ -76,6 +76,11 @@ def incremental_kernels(shard: Shard, lengths: Lengths) -> Library:
     return kernels(shard, FILE, shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
+def most_of_sample(every: int, most: int) -> int:
+    """Return the most edges that a sample may visit of which an update of `most` edges is expected to fit."""
+    return int(most // 2 * min(1, UNSURE / every))
+
+
 class IncrementalPaths:
     """Lengths of a maintained search.
 
@@ -191,8 +196,10 @@ class IncrementalPaths:
 
     # ---- applying changes --------------------------------------------------------------------------------------------
 
-    def apply_changes(self, changes: EdgeDelta, most: int) -> bool | None:
+    def apply_changes(self, changes: EdgeDelta, most: int, sampled: bool = False) -> bool | None:
         """Update the lengths to the shard's current edges. Returns True if any may have changed.
+
+        `sampled` says that a sample of the changes has shown that they fit.
 
         Returns None if it gives up: if about `most` edges would be visited, or half as many to cut vertices; if a
         support is lost and the graph does not store the reverse edges; or if a weight is invalid for a search.
@@ -209,7 +216,7 @@ class IncrementalPaths:
         # Cut the vertices that have lost their support: none by hops without deletions.
         gone: list[Array] | None = []
         if changes.deleted or self.lengths.bits:
-            if not self._fits(changes, most):
+            if not self._fits(changes, most, sampled):
                 return None
             gone = self._invalidate(most // 2, changed, len(changes))
         else:
@@ -250,13 +257,13 @@ class IncrementalPaths:
         """True if much work is done in parts, after which a call may give up: on a CPU, single rank."""
         return self.shard.size == 1 and self.device.kind == "cpu" and self.backward is not None
 
-    def _fits(self, changes: EdgeDelta, most: int) -> bool:
+    def _fits(self, changes: EdgeDelta, most: int, sampled: bool) -> bool:
         """List the suspects. Returns False if they are expected to visit more than `most` edges.
 
-        A CPU lists and checks those of some changed arcs first, if there are many.
+        A CPU lists and checks those of some changed arcs first, if there are many, unless they were `sampled` before.
         """
         every, cut = len(changes) // SAMPLE, 0
-        if self._in_parts and every >= SPARSEST:
+        if self._in_parts and every >= SPARSEST and not sampled:
             # Check the suspects of every such arc, and count the edges of the vertices that are cut.
             parts = (changes.keys, changes.kinds, changes.old, changes.new)
             keys, kinds, old, new = (None if part is None else part[::every].copy() for part in parts)

@@ -4,73 +4,60 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Maintained, Renumbering, Shard
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
+from mgraph.algorithms.algorithm import ApplyResult, EdgeDelta, Shard
+from mgraph.algorithms.paths.incremental_paths.maintained import MaintainedPaths
 from mgraph.algorithms.paths.sssp.program import Paths
+from mgraph.device import Array
 
 __all__ = ["Distances"]
 
 
-class Distances(Maintained):
-    """Distances from the source to the own vertices, maintained under changes of the graph."""
+class Distances(MaintainedPaths):
+    """Distances from the source to the own vertices, maintained under changes of the graph.
+
+    Attributes
+    ----------
+    tied : bool
+        True with predecessors that cannot be maintained.
+    """
 
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
-        self.shard, self.source, self.dtype = shard, source, dtype
+        self.dtype = dtype
         paths = Paths(shard, source, dtype)
-        parents = paths.predecessors()[0] if predecessors else None
-        paths.search.all_gather()
-        self.info = {"delta": paths.search.delta, "supersteps": paths.search.rounds}
-        self.incremental = IncrementalPaths(shard, paths.search, source, parents=parents)
-        self.tied = predecessors and self._tied()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory."""
-        return self.incremental.nbytes
+        super().__init__(shard, source, paths.lengths, paths.result(predecessors))
+        self.tied = predecessors and self._tied(paths.search.length, self.found["predecessors"])
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
         if self.tied and len(changes):
             return None
-        self._grow()
-        changed = self.incremental.apply_changes(changes, most)
+        incremental = self._follow()
+        changed = incremental.apply_changes(changes, most)
         if changed is None:
-            return ApplyResult(self.incremental.visited(), False, "gave up")
-        if self.incremental.parents is not None and self._tied():
+            return ApplyResult(incremental.visited(), False, "gave up")
+        if incremental.parents is not None and self._tied(incremental.length, incremental.parents):
             return None
-        return ApplyResult(self.incremental.visited(), changed)
+        return ApplyResult(incremental.visited(), changed, preparation=self.preparation)
 
-    def _tied(self) -> bool:
+    def _tied(self, length: Array, parents: Array) -> bool:
         """Return True if a reached vertex has no predecessor that is nearer to the source.
 
-        The choice of such a predecessor depends on other vertices, so it cannot be maintained.
+        The choice of such a predecessor depends on other vertices, so it cannot be maintained. `length` are the lengths
+        of all vertices, and `parents` the predecessors of the own ones.
         """
-        shard, parents, own = self.shard, self.incremental.parents, self.incremental.own
+        shard, own = self.shard, length[self.shard.lo : self.shard.hi]
         with shard.device.taking(24 * len(own), f"the predecessors of {len(own)} vertices"):
             # Select the reached vertices, except the source.
-            reached = own != own.dtype.type(self.incremental.lengths.none)
+            reached = own != own.dtype.type(self.lengths.none)
             if shard.lo <= self.source < shard.hi:
                 reached[self.source - shard.lo] = False
             rows = shard.device.xp.flatnonzero(reached)
             # Compare their lengths with those of their predecessors.
-            tied = (parents[rows] < 0) | (self.incremental.length[parents[rows]] >= own[rows])
+            tied = (parents[rows] < 0) | (length[parents[rows]] >= own[rows])
         return bool(shard.exchange.allreduce(np.array([shard.device.total(tied) > 0], np.int64), "max")[0])
 
-    def renumber(self, ids: Renumbering) -> bool:
-        """Adopt new internal ids. Returns False if the source was removed."""
-        continues = self.incremental.renumber(ids, self.incremental.length[ids.kept])
-        self.source = self.incremental.source
-        return continues
+    def _words(self, distance: Array) -> Array:
+        return distance.view(self.lengths.word).copy()
 
-    def _grow(self) -> None:
-        more, lengths = self.shard.n_vertices - len(self.incremental.length), self.incremental.lengths
-        if more:
-            self.incremental.grow(self.shard.device.full(more, lengths.none, lengths.word))
-
-    def columns(self) -> Columns:
-        """Return the distances of the own vertices, and their predecessors if maintained."""
-        words, counts = self.incremental.results()
-        columns = {"distance": words.view(self.dtype)}
-        if self.incremental.parents is not None:
-            columns["predecessors"] = self.incremental.parents.copy()
-        return columns, {"reached": counts["reached"], **self.info}
+    def _distance(self, lengths: Array) -> Array:
+        return lengths.view(self.dtype)

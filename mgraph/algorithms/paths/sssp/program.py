@@ -115,6 +115,16 @@ class Paths:
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
+    def result(self, predecessors: bool) -> Columns:
+        """Return the result of `run`."""
+        columns = {}
+        if predecessors:
+            columns["predecessors"], reached = self.predecessors()
+        else:
+            reached = self.count()[0]
+        columns = {"distance": self.distances(), **columns}
+        return columns, {"reached": reached, "delta": self.search.delta, "supersteps": self.search.rounds}
+
     def distances(self) -> Array:
         """Return the distances of the own vertices: dtype[hi - lo]."""
         own = self.search.length[self.shard.lo : self.shard.hi]
@@ -246,12 +256,4 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     An edge is followed as often as its source's distance falls while near: in practice O(n + m), and at worst as often
     as Bellman-Ford's. The distances do not depend on timing, structure or the number of ranks, bit for bit.
     """
-    paths = Paths(shard, source, dtype)
-    columns = {}
-    if predecessors:
-        columns["predecessors"], reached = paths.predecessors()
-    else:
-        reached = paths.count()[0]
-    columns = {"distance": paths.distances(), **columns}
-    info = {"reached": reached, "delta": paths.search.delta, "supersteps": paths.search.rounds}
-    return columns, info
+    return Paths(shard, source, dtype).result(predecessors)
