@@ -248,15 +248,3 @@ def test_names_that_change_between_updates(counted: Counter[str]) -> None:
     update((0, 5), DELETED)
     shard.order = reversal
     assert components.columns()[0]["component"].tolist() == [3, 3, 3, 0, 0, 0]
-
-
-def test_deletions_that_are_expected_to_cut_too_many_vertices_make_no_forest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintain, "SMALL", 0)
-    n = 2000
-    ids = np.arange(1, n, dtype=IDS)
-    followed = Followed(Graph(n, ids - 1, ids, False), 1)
-    for first in range(3):
-        followed.change(set(), {(int(v) - 1, int(v)) for v in ids[first::50]})
-    assert followed.ways == {"gave up": 3} and followed.components[0].links is None
-    followed.change(set(), {(7, 8)})
-    assert followed.ways["anew"] == 1 and followed.components[0].links is not None

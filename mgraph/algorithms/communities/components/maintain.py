@@ -114,8 +114,6 @@ class Components(Maintained):
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult:
         """Implement `Maintained.apply_changes`. Gives up after deletions that cut the forest into many patches."""
-        if self._cuts_many(changes):
-            return ApplyResult(0, True, "gave up")
         self._grow()
         shard, device, n, kept = self.shard, self.device, self.shard.n_vertices, self.links
         if kept is None and changes.deleted:
@@ -147,7 +145,7 @@ class Components(Maintained):
         # If a rank has a loose vertex, make the forest again from its patches. Small patches do not pay.
         if kept is not None and counts[LOOSE]:
             cuts = max(1, counts[CUT])
-            if self._are_many(cuts):
+            if cuts * PATCH > max(n, SMALL):
                 return ApplyResult(counts[EDGES], True, "gave up")
             self.kernels.CutHooks(n, changed=changed, links=links, n=n)
             self._connect(True, kept.arcs, max(1, n // (SAMPLES * cuts)))
@@ -164,19 +162,6 @@ class Components(Maintained):
                 roots, joined=joined.view(np.uint32), n=roots, parent=self.parent, least=self.least
             )  # fmt: skip
         return ApplyResult(counts[EDGES], joins > 0 or parted > 0)
-
-    def _are_many(self, cuts: float) -> bool:
-        """Return True if patches are too small after so many vertices were cut."""
-        return cuts * PATCH > max(self.shard.n_vertices, SMALL)
-
-    def _cuts_many(self, changes: EdgeDelta) -> bool:
-        """Return True if deletions are expected to cut so many vertices that an update gives up. Reads no arc.
-
-        The deleted arcs are in the forest as often as other arcs; more often in fact, since the forest prefers the
-        first arcs of rows. A rank of several does not know the arcs of the others.
-        """
-        before, linked = self.shard.out_edges.num_edges + changes.deleted, len(self.parent) - self.trees
-        return self.shard.size == 1 and self._are_many(linked * changes.deleted / max(before, 1))
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. The vertices that were removed had no edges."""
