@@ -115,19 +115,29 @@ DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count
     }
 }
 
+// After so many steps of a path, words are read past L1. Stale ones would lead to where others were long ago, so that no
+// lane gains by what others have shortened.
+constexpr u32 short_steps = 4;
+
 // The root becomes the parent of v, while no lane links.
 DEVICE void compress(u32* parent, i64 v) {
-    for (u32 up = stale_load(parent + v), next; (next = stale_load(parent + up)) != up; up = next)
+    u32 up = stale_load(parent + v), steps = 0;
+    for (u32 next; (next = steps < short_steps ? stale_load(parent + up) : load(parent + up)) != up; up = next, ++steps)
         store(parent + v, next);
 }
 
 // The same for v and those behind it that are `live`; `up` are their parents. A lane writes only its own words, after
 // each step, which shortens the paths of other lanes. gives_up(steps) is asked before each; returns true if it did.
 template <int n, class GivesUp> DEVICE bool compress(u32* parent, i64 v, u32 (&up)[n], u32 live, GivesUp gives_up) {
+    u32 next[n];
+    auto look = [&](auto word) {
+        for (int k = 0; k < n; ++k) next[k] = live >> k & 1 ? word(parent + up[k]) : up[k];
+    };
     for (bool moves = true; moves; live += 1u << n) {
-        if (gives_up(live >> n)) return true;
-        u32 next[n];
-        for (int k = 0; k < n; ++k) next[k] = live >> k & 1 ? stale_load(parent + up[k]) : up[k];
+        u32 steps = live >> n;
+        if (gives_up(steps)) return true;
+        if (steps < short_steps) look([](const u32* p) { return stale_load(p); });
+        else look([](const u32* p) { return load(p); });
         moves = false;
         for (int k = 0; k < n; ++k) {
             if (next[k] == up[k]) continue;
