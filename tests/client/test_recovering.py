@@ -271,3 +271,12 @@ def try_again(call: Callable[[], object]) -> None:
         with suppress(Recovered):
             call()
             return
+
+
+def test_counts_that_a_lost_graph_did_not_hear_are_unknown():
+    # The graph knew that epoch 5 was committed, so its store was asked for the counts of later epochs alone.
+    counts = np.arange(12).reshape(2, 6)
+    now = Incarnation(None, None, None, None, 7, counts)  # type: ignore[arg-type]
+    assert now.since(5).tolist() == [[-1] * 6, *counts.tolist()]
+    assert now.since(7).tolist() == counts[1:].tolist()
+    assert now.since(8).shape == (0, 6)

@@ -10,7 +10,7 @@ from mgraph.batch import TOLD
 from mgraph.calls import CallSize
 from mgraph.protocol import ShardState
 
-__all__ = ["Alive", "Caller", "Flight", "GraphStatus", "Value", "unknown_counts"]
+__all__ = ["UNKNOWN", "Alive", "Caller", "Flight", "GraphStatus", "Value", "unknown_counts"]
 
 Value = dict[str, Any]
 

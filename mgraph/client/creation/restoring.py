@@ -36,7 +36,6 @@ GraphParts = tuple[Directory, Options, AsParts]
 WORKERS_SECONDS = 60.0  #: time after a loss for workers to appear, and for the store to be released
 #: last record kinds of a store after which a graph with `drop_isolated` has yet to drop vertices
 LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
-UNKNOWN = -1  #: each count of an epoch that only a snapshot has
 AGAIN_SECONDS = 0.2  #: between two attempts
 TRIES = 3  #: attempts to read a store that another graph may be writing
 
@@ -191,10 +190,7 @@ def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> In
         caller.close()
         raise
 
-    # Counts of epochs that only a snapshot has are unknown.
-    restored = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
-    counts = np.full((0 if opening.after is None else max(0, stored["epoch"] - opening.after), len(TOLD)), UNKNOWN)
-    counts[len(counts) - len(restored) :] = restored
+    counts = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
     isolated = options.drop_isolated and stored["last"] in LEAVE
     return Incarnation(caller, parts, numbering, options, stored["epoch"], counts, isolated=isolated)
 

@@ -21,7 +21,7 @@ import numpy as np
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS, AfterLoss, CallSize
 from mgraph.client.calls.batch_group import SmallBatch
-from mgraph.client.calls.caller import Caller, Flight, GraphStatus, Value
+from mgraph.client.calls.caller import UNKNOWN, Caller, Flight, GraphStatus, Value
 from mgraph.client.inputs.source_parts import AsParts, Parts
 from mgraph.client.options import Options
 from mgraph.client.vertices.directory import Directory
@@ -78,8 +78,8 @@ class Incarnation:
     epoch : int
         The epoch at its beginning.
     counts : int64[k, 6]
-        The counts, in the order of `TOLD`, of the last k epochs before its beginning, which the previous incarnation
-        did not acknowledge.
+        The counts, in the order of `TOLD`, of the last k epochs before its beginning: of those that the previous
+        incarnation did not acknowledge, as far as the store's logs have them.
     number : int
     ended : bool
         True if it is known to be lost.
@@ -98,8 +98,14 @@ class Incarnation:
     isolated: bool = False
 
     def since(self, epoch: int) -> np.ndarray:
-        """Return the counts of the epochs from `epoch` to the beginning of this incarnation: int64[k, 6]."""
-        return self.counts[max(0, len(self.counts) - (self.epoch + 1 - epoch)) :]
+        """Return the counts of the epochs from `epoch` to the beginning of this incarnation: int64[k, 6].
+
+        They are `UNKNOWN` for epochs that only a snapshot has, and for those that the previous incarnation knew to be
+        committed without their answers.
+        """
+        epochs = max(0, self.epoch + 1 - epoch)
+        known = self.counts[max(0, len(self.counts) - epochs) :]
+        return np.concatenate([np.full((epochs - len(known), len(TOLD)), UNKNOWN), known])
 
 
 #: ``reopen(lost, generation)``: opens the graph of a lost, closed incarnation again
