@@ -266,7 +266,7 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
     if 0 < logged <= FEW:
-        mine = join_columns(shard.device.host, [shard.device.to_host(column) for column in _logged(shard, since)])
+        mine = shard.device.to_host(join_columns(shard.device, _logged(shard, since)))
         words = np.concatenate([words, mine.view(np.int64)])
     every = shard.exchange.gather_values(words, "allgather")
     rows = np.stack([theirs[: len(numbers)] for theirs in every])
