@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -211,6 +212,12 @@ class Files:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def touch_folder(self, path: str) -> None:
+        """Change a folder, so that its next sync writes it: after one that failed, it may return without the names."""
+        draft, name = tempfile.mkstemp(prefix=".mgraph-", dir=path)
+        os.close(draft)
+        os.remove(name)
 
     def lock(self, path: str) -> Any:
         """Lock a file until the result is closed, or this process ends.

@@ -218,10 +218,18 @@ def _problem(
     written = [entry for scan in scans for entry in scan.entries if not entry.mask & AHEAD]
     newest = max((entry.epoch + (entry.kind in WITHIN) for entry in written), default=0)
     if not last or acknowledged > epoch or (term.sync == "always" and newest > epoch + 1):
-        short = min(range(term.size), key=lambda rank: scans[rank].entries[-1].epoch if scans[rank].entries else 0)
+        refused = {(entry.epoch, entry.attempt) for scan in scans for entry in scan.entries if entry.kind == "refused"}
+        short = min(range(term.size), key=lambda rank: _last_change(scans[rank], refused))
         where = scans[short].last or store.log_folder(term.number, short)
         return f"{where}: epoch {epoch + 1} was synced and is not there", None
     return None, None
+
+
+def _last_change(scan: Scan, refused: set[tuple[int, int]]) -> tuple[int, bool, int]:
+    """Return the last change of a log that was not refused: its epoch, whether it is within it, and its attempt."""
+    changes = [entry for entry in scan.entries if entry.kind != "refused"]
+    kept = [entry for entry in changes if (entry.epoch, entry.attempt) not in refused]
+    return max(((entry.epoch, entry.kind in WITHIN, entry.attempt) for entry in kept), default=(0, False, 0))
 
 
 # ---- what is kept of one term ----------------------------------------------------------------------------------------

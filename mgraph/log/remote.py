@@ -155,6 +155,8 @@ class Remote(Files):
     def sync_folder(self, path: str) -> None:
         """Do nothing: names are durable at once."""
 
+    touch_folder = sync_folder
+
     def lock(self, path: str) -> Any:
         """Raise `StoreError`: object stores have no locks."""
         raise StoreError(f"{path}: a log needs a file system with fsync and locks; give `snapshots` this place instead")

@@ -190,9 +190,11 @@ class Store:
         """Make the folder; `StoreError` if that fails."""
         try:
             self.files.folder(self.path)
-            # Of a folder that existed the name may not be durable.
+            # Of a folder that existed the name may not be durable, and an earlier sync may have failed.
+            above = os.path.dirname(self.path)
             try:
-                self.files.sync_folder(os.path.dirname(self.path))
+                self.files.touch_folder(above)
+                self.files.sync_folder(above)
             except OSError as error:
                 if error.errno == errno.EIO:  # else the folder above may not be ours
                     raise

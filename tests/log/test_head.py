@@ -77,3 +77,24 @@ def test_a_store_is_opened_where_a_rank_in_doubt_refused_what_another_has_made()
     assert [head.epoch for head in store.heads()] == [0, 1]
     stored = scan_store(store)
     assert (stored.epoch, stored.notes) == (1, [])
+
+
+def test_the_log_is_named_that_lacks_the_second_attempt_at_an_epoch():
+    store, logs, heads = begun(2)
+    for log, head in zip(logs, heads, strict=True):
+        keep(log, 1)
+        log.begin("batch", {"src": np.array([2], np.uint32), "dst": np.array([0], np.uint32)}, 2)
+        log.ready()
+        log.refuse()
+        head.write()
+        keep(log, 2)
+        log.close()
+    store.write_head(replace(store.heads()[0], epoch=2))
+    for rank in (0, 1):
+        path = f"{store.log_folder(1, rank)}/{0:016x}.log"
+        last = [entry for entry in store.scan(1, rank, 0, False).entries if entry.kind == "batch"][-1]
+        data, store.files.now[path].data = store.files.now[path].data, store.files.now[path].data[: last.at]
+        with pytest.raises(StoreError, match=f"rank-000{rank}.*: epoch 2 was synced and is not there"):
+            scan_store(store)
+        store.files.now[path].data = data
+    assert scan_store(store).epoch == 2

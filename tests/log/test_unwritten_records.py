@@ -86,3 +86,23 @@ def test_a_folder_that_exists_and_whose_name_cannot_be_synced(monkeypatch, numbe
             store.make_folder()
     else:
         store.make_folder()
+
+
+def test_a_folder_whose_sync_failed_is_durable_after_the_next_attempt():
+    """Another rank has put something into the folder, so it is not removed again."""
+    failing = ["sync folder"]
+
+    def fail(what: str, path: str) -> None:
+        if [what] == failing and path == "/data":
+            failing.clear()
+            files.open("/data/store/rank-0001.lock")
+            raise OSError(errno.EIO, "of this test", path)
+
+    files = CrashingFiles(fail)
+    files.now["/data"] = files.disk["/data"] = None
+    store = Store("/data/store", files)
+    with pytest.raises(StoreError, match="the folder of the store cannot be made"):
+        store.make_folder()
+    assert "/data/store" in files.now
+    store.make_folder()
+    assert "/data/store" in files.disk

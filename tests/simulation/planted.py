@@ -144,6 +144,10 @@ def a_folder_whose_name_was_not_synced_is_kept(patch: Patch) -> None:
     patch.setattr(Disk, "_change", kept)
 
 
+def a_folder_whose_sync_failed_is_not_changed(patch: Patch) -> None:
+    patch.setattr(Disk, "touch_folder", lambda files, path: None)
+
+
 def columns_are_read_without_their_checksum(patch: Patch) -> None:
     def filled(columns: RecordColumns, entry: Any, wanted: Any) -> bool:
         return all(columns._read(entry, at, [column]) for at, column in wanted)
@@ -474,7 +478,7 @@ RULES = [
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
     the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
     a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
-    a_folder_whose_name_was_not_synced_is_kept, columns_are_read_without_their_checksum,
+    a_folder_whose_sync_failed_is_not_changed, columns_are_read_without_their_checksum,
     headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
     an_exchange_that_ends_refuses_the_change, what_was_decided_after_an_error_is_not_looked_at,
 ]  # fmt: skip
@@ -494,6 +498,7 @@ NOT_FOUND = {
     places_in_a_log_are_claimed_without_a_lock: "tests/log/test_segments.py",
     a_log_is_appended_to_without_a_lock: "tests/log/test_segments.py",
     attempts_of_a_holder_follow_those_of_a_lost_one: "tests/worker/sessions/test_published.py",
+    a_folder_whose_name_was_not_synced_is_kept: "tests/log/test_files.py",
     the_send_lock_has_no_mutex: "tests/client/test_send_lock.py",
     threads_share_the_graphs_lock: "tests/client/calls/test_graph_lock.py",
     a_late_rank_begins_the_newest_term: "tests/worker/stores/test_storage.py",

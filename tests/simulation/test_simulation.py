@@ -280,7 +280,7 @@ FOUND = {
     "what_cannot_be_looked_up_is_not_there": ("openings", 23),
     "a_folder_that_cannot_be_listed_is_empty": ("openings", 1),
     "errors_of_the_syncs_of_folders_are_swallowed": ("openings", 56),
-    "a_folder_whose_name_was_not_synced_is_kept": ("openings", 282),
+    "a_folder_whose_sync_failed_is_not_changed": ("openings", 91490),
     "columns_are_read_without_their_checksum": ("openings", 0),
     "headers_are_read_without_their_checksum": ("openings", 52),
     "a_damaged_refusal_counts_as_none": ("openings", 1101),

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile, parent
+from crashing import CrashingFiles, Inode, MemoryContents, MemoryFile
 from fibers import Process, World
 
 from mgraph.log.files import _moved
@@ -118,7 +118,6 @@ class Disk(CrashingFiles):
         self.world, self.faults, self.rng, self.synced = world, faults, world.rng, synced
         self.locks: dict[str, _Lock] = {}
         self._unreadable: dict[str, float] = {}  # until when
-        self._given_up: set[str] = set()  # folders whose last sync failed, without a change since
 
     def _operate(self, what: str, path: str) -> None:
         """Take some time, or fail. The process may be gone meanwhile."""
@@ -179,19 +178,6 @@ class Disk(CrashingFiles):
             self.tick("remove", name)
             if name in self.now:  # no other process has removed it meanwhile
                 self._change(name, None, self.now[name])
-
-    def sync_folder(self, path: str) -> None:
-        try:
-            self.tick("sync folder", path)
-        except OSError:
-            self._given_up.add(path)
-            raise
-        if path not in self._given_up:
-            self.make_durable(path)
-
-    def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
-        super()._change(old, new, inode)
-        self._given_up.discard(parent(new or old or ""))
 
     def lock(self, path: str) -> Any:
         fiber = self.world.fiber

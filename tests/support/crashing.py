@@ -158,7 +158,8 @@ class Unlocked:
 class CrashingFiles(Files):
     """Files and folders in memory. `tick` is called before each operation, and may raise `Crash`.
 
-    Names are durable when their folder was synced; of the others any may be lost, each rename as a whole.
+    Names are durable when their folder was synced; of the others any may be lost, each rename as a whole. After a sync
+    of a folder that failed, later ones write nothing until the folder is changed again.
     """
 
     def __init__(self, tick: Callable[[str, str], None] = lambda what, path: None) -> None:
@@ -166,6 +167,7 @@ class CrashingFiles(Files):
         self.now: dict[str, Inode | None] = {"/": None}  # folders are None
         self.disk: dict[str, Inode | None] = {"/": None}
         self.pending: dict[str, list[tuple[str | None, str | None, Inode | None]]] = {}
+        self._given_up: set[str] = set()  # folders whose last sync failed, without a change since
 
     # ---- what a store does -------------------------------------------------------------------------------------------
 
@@ -216,8 +218,16 @@ class CrashingFiles(Files):
             self._change(name, None, self.now[name])
 
     def sync_folder(self, path: str) -> None:
-        self.tick("sync folder", path)
-        self.make_durable(path)
+        try:
+            self.tick("sync folder", path)
+        except OSError:
+            self._given_up.add(path)
+            raise
+        if path not in self._given_up:
+            self.make_durable(path)
+
+    def touch_folder(self, path: str) -> None:
+        self._given_up.discard(path)
 
     def make_durable(self, path: str) -> None:
         """Bring the names in a folder to the disk."""
@@ -230,7 +240,8 @@ class CrashingFiles(Files):
     def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
         change = (old, new, inode)
         _apply(self.now, change)
-        self.pending.setdefault(parent(new or old or ""), []).append(change)
+        self.pending.setdefault(folder := parent(new or old or ""), []).append(change)
+        self._given_up.discard(folder)
 
     # ---- what a disk has ---------------------------------------------------------------------------------------------
 
