@@ -21,18 +21,18 @@ from contextlib import suppress
 
 from mgraph import plain
 from mgraph.errors import MgraphError
-from mgraph.plain import NotPlain
+from mgraph.plain import MOST_BYTES, NotPlain
 from mgraph.protocol import Call, Failure, Result, ShardState
 
 __all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack", "poll_awake", "unpack"]
-
-MOST_BYTES = 1 << 16  #: of a message; sockets hold more
 
 #: how long a thread polls before it sleeps, on hosts of at least so many CPUs: waking it takes 50 us and more there
 AWAKE_SECONDS, AWAKE_CPUS = 1e-3, 8
 
 _KINDS = Call, Result, Failure  # of messages
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
+_FIELDS = [len(kind._fields) for kind in _KINDS]
+_STATE_FIELDS = len(ShardState._fields)
 
 # Made here, since flags of an enum take 3 us to join.
 _SEND, _RECEIVE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT)
@@ -206,9 +206,14 @@ def unpack(data: bytes) -> Call | Result | Failure:
     fields = plain.unpack(data)
     try:
         code, *values = fields
+        if len(values) != _FIELDS[code]:
+            raise ValueError(f"{len(values)} values")
+        new = tuple.__new__  # half the time of its own constructor
         if code:
-            values[2] = ShardState._make(values[2])
-        message: Call | Result | Failure = _KINDS[code](*values)
+            values[2] = state = new(ShardState, values[2])
+            if len(state) != _STATE_FIELDS:
+                raise ValueError(f"a state of {len(state)} values")
+        message: Call | Result | Failure = new(_KINDS[code], values)  # type: ignore[assignment]
     except (TypeError, ValueError, IndexError) as error:
         raise NotPlain(f"no message: {error}") from None
     return message

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-__all__ = ["NotPlain", "array_fields", "array_or_dict", "pack", "pack_message", "plain_dtype", "unpack"]
+__all__ = ["MOST_BYTES", "NotPlain", "array_fields", "array_or_dict", "pack", "pack_message", "plain_dtype", "unpack"]
 
 ARRAY = "mgraph array"  #: key of the dict that stands for an array
 KINDS = "biufmM"  #: kinds of NumPy's dtypes that are plain
@@ -21,6 +21,7 @@ DTYPE = re.compile(rf"[<>|=]?[{KINDS}]\d{{1,2}}(\[[0-9A-Za-z]{{1,12}}\])?")
 #: dtypes of the vectors that are an extension of MessagePack each in messages, by the extension's code
 VECTORS = tuple(map(np.dtype, ("?", "<u1", "<u2", "<u4", "<u8", "<i1", "<i2", "<i4", "<i8", "<f4", "<f8")))
 CODES = {dtype: code for code, dtype in enumerate(VECTORS)}
+MOST_BYTES = 1 << 16  #: of a message
 
 _PACKERS = threading.local()
 
@@ -50,7 +51,7 @@ def pack_message(value: Any) -> bytes:
     Raises
     ------
     NotPlain
-        As in `pack`.
+        As in `pack`, or an array has more than `MOST_BYTES`.
     """
     # A packer has a large buffer, and is for one thread.
     if (packer := getattr(_PACKERS, "packer", None)) is None:
@@ -77,8 +78,11 @@ def _plain(value: Any) -> Any:
 
 
 def _in_message(value: Any) -> Any:
-    if type(value) is np.ndarray and value.ndim == 1 and (code := CODES.get(value.dtype)) is not None:
-        return tuple.__new__(msgpack.ExtType, (code, value.tobytes()))  # its own constructor checks both: 1 us
+    if type(value) is np.ndarray:
+        if value.nbytes > MOST_BYTES:
+            raise TypeError(f"an array of {value.nbytes} bytes is too large for a message")
+        if value.ndim == 1 and (code := CODES.get(value.dtype)) is not None:
+            return tuple.__new__(msgpack.ExtType, (code, value.tobytes()))  # its own constructor checks both: 1 us
     return _plain(value)
 
 

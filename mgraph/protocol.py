@@ -315,7 +315,6 @@ Message = (
     | Beat
 )
 
-_NUMBERS = frozenset((int, float, bool))
 _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
 
 
@@ -358,10 +357,6 @@ def answer_messages(
     Top-level arrays of more than `PART_BYTES` are split by rows. With the predicate `large`, the arrays that satisfy it
     are split into parts of `PIECE_BYTES`.
     """
-    # Most answers are numbers.
-    if _NUMBERS.issuperset(map(type, value.values())):
-        yield Result(seq, value, state)
-        return
     rest, most = dict(value), PIECE_BYTES if large else PART_BYTES
     # Split large arrays by rows.
     for name, item in value.items():

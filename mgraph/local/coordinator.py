@@ -63,17 +63,18 @@ class Coordinator:
 
     Attributes
     ----------
-    runner, client, groups, write_once, lock
+    runner, client, groups, write_once, lock, one_process
         As on a cluster. The graph has no other clients and a single rank.
     status : GraphStatus
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled unless
-        the graph is lost.
+        the graph is lost. A usable graph is `settled`.
     """
 
     status: GraphStatus
     epoch = property(attrgetter("status.epoch"))
     states = property(attrgetter("status.states"))
-    runner, client, groups, write_once = _Here(), None, True, False
+    settled = property(attrgetter("status.usable"))
+    runner, client, groups, write_once, one_process = _Here(), None, True, False, True
     lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, graph: str) -> None:

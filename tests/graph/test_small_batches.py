@@ -313,7 +313,8 @@ def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied
 
 def refuse_marked(rank: int, refuse: bool = True) -> None:
     """Have one rank of this process refuse batches with the weight 770, or no more."""
-    share_runs = changes.share_runs = getattr(changes.share_runs, "original", changes.share_runs)
+    share_runs = getattr(changes.share_runs, "original", changes.share_runs)
+    changes.share_runs = ballot.share_runs = share_runs
     if not refuse:
         return
 
@@ -323,7 +324,7 @@ def refuse_marked(rank: int, refuse: bool = True) -> None:
         return share_runs(shard, src, dst, weight, *rest, **more)
 
     refusing.original = share_runs
-    changes.share_runs = refusing
+    changes.share_runs = ballot.share_runs = refusing
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def before(monkeypatch, owner: type, method: str, act: Callable[[], object]):
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, acting)
-        if owner in (BatchChange, Ballot) and method != "apply_few":
+        if owner in (BatchChange, Ballot) and method != "apply_directly":
             patch.setattr(ballot, "FEW", -1)  # small batches take the way of large ones
         yield
 
@@ -85,7 +85,7 @@ def resting(monkeypatch, owner: type, method: str, call: Callable[[], object]):
     ("owner", "method", "commits"),
     [
         (BatchChange, "prepare", False), (BatchChange, "commit", True), (Ballot, "_commit", True),
-        (Ballot, "apply_few", False), (GpmaPlus, "apply_few", True),
+        (Ballot, "apply_directly", False), (GpmaPlus, "apply_few", True),
     ],
 )  # fmt: skip
 def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, method, commits):

@@ -14,7 +14,7 @@ from mgraph import CapacityError
 __all__ = ["before", "cut", "hit", "note", "refuse", "rest"]
 
 STEPS = {
-    "sort": "mgraph.worker.calls.changes.share_runs",
+    "sort": "mgraph.worker.calls.changes.share_runs mgraph.worker.commit.ballot.share_runs",  # one in two modules
     "route": "mgraph.structures.run.Run.cuts",
     "exchange": "mgraph.exchange.peer.PeerExchange.alltoallv",
     "prepare": "mgraph.worker.commit.change.BatchChange.prepare",
@@ -40,16 +40,16 @@ def before(step: str, act: Callable[..., object], *given: object, at: int = 0) -
 
     For `Client.run`. `args` are those of the step, which goes on unless the act raises or ends the process.
     """
-    where, _, name = STEPS[step].rpartition(".")
-    place, calls = resolve_name(where), count()
-    as_it_was = getattr(place, name)
+    steps, calls = [path.rpartition(".") for path in STEPS[step].split()], count()
+    as_it_was = resolve_name(STEPS[step].split()[0])
 
     def replaced(*args, **options):
         if next(calls) == at:
             act(*given, *args)
         return as_it_was(*args, **options)
 
-    setattr(place, name, replaced)
+    for where, _, name in steps:
+        setattr(resolve_name(where), name, replaced)
 
 
 def hit(number: int, *_: object) -> None:

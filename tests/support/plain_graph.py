@@ -77,6 +77,10 @@ class PlainGraph:
     lock: AbstractContextManager[None] = nullcontext()
 
     @property
+    def settled(self) -> bool:
+        return self.problem is None and not self.unsettled
+
+    @property
     def status(self) -> GraphStatus:
         usable = self.problem is None
         return GraphStatus(

@@ -334,7 +334,7 @@ class Updates:
         size, shared_gpu = self._directory.numbering.partition.size, options.device == "cuda"
         most, once = (SMALL, 0) if in_pipeline or stamps is not None else (WHOLE, ONCE[options.device])
         once = once if once and size > 1 and self._coordinator.write_once else 0
-        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, most, once)
+        return deal(columns, size, shared_gpu and self._coordinator.one_process, most, once)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,14 @@ class Caller(Protocol):
         """The states of `status`, without its other values."""
 
     @property
+    def settled(self) -> bool:
+        """True if `status` is usable and not unsettled."""
+
+    @property
+    def one_process(self) -> bool:
+        """True if all workers are in this process."""
+
+    @property
     def runner(self) -> Alive:
         """The event loop or thread that runs the calls."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Sequence, Sized
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Any
 
@@ -24,11 +25,11 @@ from mgraph.client.connections.sessions import Sessions
 from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call
-from mgraph.shared import LEAST, is_large
+from mgraph.shared import LARGE, LEAST, is_large
 
 __all__ = ["ChannelCalls"]
 
-_VIEWED = attrgetter("viewed")
+_VALUE, _VIEWED, _OUTCOME = map(attrgetter, ("value", "viewed", "outcome"))
 
 
 class ChannelCalls:
@@ -76,31 +77,30 @@ class ChannelCalls:
         """
         # Ctrl-C in between would lose the lock, for which all others wait, or places in shared memory, which nobody
         # would free.
-        ctrl_c, holder = DeferredCtrlC(self._bell.ring), object()
+        ctrl_c = DeferredCtrlC(self._bell.ring)
         with ctrl_c:
             try:
-                if not self._lock.try_acquire(holder) or not self._possible(call, args, shares[0]):
+                if not self._lock.try_acquire(ctrl_c) or not self._possible(call, args, shares[0]):
                     return None
                 self._ctrl_c, every, size = ctrl_c, self._sessions, len(shares)
 
-                # Join the arguments: once if all ranks get the same, else of the ranks to ask.
-                free = every.garbage()
+                # Once if all ranks get the same, else for the ranks to ask.
+                free, sessions = every.garbage(), every.all
                 ranks: Sequence[int] = range(size)
                 if len(set(map(id, shares))) == 1:
                     shares = shares[:1]
                 elif call.rows and not free:
                     ranks = _owners(call.rows, shares)
-                    shares = [shares[rank] for rank in ranks]
-                rank_args = [{**args, **share} for share in shares]
-                epoch = every.epoch + 1 if call.epoch else None
-                if epoch is not None:
-                    for of_rank in rank_args:
-                        of_rank["epoch"] = epoch
+                    shares, sessions = [shares[rank] for rank in ranks], [sessions[rank] for rank in ranks]
 
-                # Number the call, and pack it.
-                seq, number = every.next_number(), self._exchange.number
-                calls = [Call(seq, number, call.handler, of_rank, free) for of_rank in rank_args]
-                sessions = every.all if len(ranks) == size else [every.all[rank] for rank in ranks]
+                # Number the call, join its arguments, and pack it.
+                epoch = None
+                if call.epoch:
+                    epoch = every.epoch + 1
+                    args = {**args, "epoch": epoch}
+                seq, common = every.next_number(), (self._exchange.number, call.handler)
+                new = tuple.__new__  # half the time of its own constructor
+                calls = [new(Call, (seq, *common, {**args, **share}, free, ())) for share in shares]
                 packed = self._packed(calls, sessions)
 
                 # Results that these calls would have freed are freed by the next one.
@@ -110,7 +110,7 @@ class ChannelCalls:
                     return None
                 answers = self._answers(call, seq, packed, sessions, ranks, epoch)
             finally:
-                self._lock.release(holder)
+                self._lock.release(ctrl_c)
         if len(ranks) == size:
             return answers
         by_rank: list[Value] = [{}] * size
@@ -123,7 +123,7 @@ class ChannelCalls:
         exchange, sessions = self._exchange, self._sessions
         return (
             (exchange.connected or not call.exchange)
-            and not (exchange.aborting or exchange.ended or sessions.closed)
+            and not (exchange.blocked or sessions.closed)
             and self._may_call()
             and not (self._flying or self._queue)
             and sessions.by_channel
@@ -139,21 +139,26 @@ class ChannelCalls:
 
         A single call is for all `sessions`.
         """
-        size, large = len(sessions), [large_bytes(call.args) for call in calls]
+        # A message of less than `LARGE` bytes has no large arrays.
+        size, messages = len(sessions), list[Any](map(pack, calls))
+        large = [0] * len(calls)
+        if None in messages or max(map(len, messages)) >= LARGE:
+            large = [large_bytes(call.args) for call in calls]
+
         # Large arrays for all ranks are written once, if all ranks read the same memory.
         if len(calls) < size and 0 < large[0] <= SMALL and (common := self._sessions.common) is not None:
             args = common.put(calls[0].args)
             if args is not None:
                 calls, large = [calls[0]._replace(args=args)], [0]
+                messages = list[Any](map(pack, calls))
         # The workers may have to be asked for memory first.
         if sum(large) * size > SMALL * len(calls):
             return None
         reads = [session.take_read() for session in sessions]
-        if len(calls) == 1:
-            # The same small arguments are packed once.
-            if not large[0] and not any(reads) and (data := pack(calls[0])) is not None:
-                return [data] * size
-            calls, large = calls * size, large * size
+        copies = size // len(calls)
+        if not (any(large) or any(reads)) and all(messages):
+            return messages * copies
+        calls, large = calls * copies, large * copies
 
         # Move large arrays into shared memory, rank by rank.
         filled = [call._replace(freed=read) if read else call for call, read in zip(calls, reads, strict=True)]
@@ -202,7 +207,7 @@ class ChannelCalls:
             # All of them answered by their channels.
             if (answers := self._wait(asked, left)) is not None:
                 self._sessions.note(answers, ranks)
-                values = [answer.value for answer in answers]
+                values = list(map(_VALUE, answers))
                 viewed = not call.reads_in_place and any(map(_VIEWED, answers))
                 return [_owned(value) for value in values] if viewed else values
 
@@ -239,7 +244,7 @@ class ChannelCalls:
             # Stop at the first failure: ranks may wait for the one that failed.
             if left <= 0:
                 # Each is read once: the event loop may put the loss of the rank in its place.
-                outcomes: list[Any] = [answer.outcome for answer in asked]
+                outcomes: list[Any] = list(map(_OUTCOME, asked))
                 kinds = list(map(type, outcomes))
                 left = kinds.count(NoneType)
                 if left + kinds.count(Answer) < len(kinds):
@@ -276,9 +281,9 @@ class ChannelCalls:
 
 
 def _owners(rows: str, shares: Sequence[Value]) -> Sequence[int]:
-    """Return the ranks to ask: the owners of rows, which are in the argument `rows`, or all."""
-    owners = [rank for rank, share in enumerate(shares) if (ids := share.get(rows)) is None or len(ids)]
-    return owners or range(len(shares))
+    """Return the ranks to ask: the owners of the rows in the argument `rows`; all without any."""
+    every = range(len(shares))
+    return list(compress(every, map(len, map(itemgetter(rows), shares)))) or every
 
 
 def _owned(answer: Value) -> Value:

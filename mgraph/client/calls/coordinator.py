@@ -65,6 +65,9 @@ class Coordinator:
         The exchange that the ranks share.
     one_process : bool
         True if all workers are in this process.
+    lock : context manager
+        Holds back the calls of other clients and threads; a no-op unless the graph is shared. On entry, `status` is
+        brought up to date with the ranks.
     client : distributed.Client or None
         The client whose cluster holds the graph, if known.
     """
@@ -88,6 +91,7 @@ class Coordinator:
         self._send_lock = SendLock()
         self._interrupted = False
         self._graph_lock: GraphLock | None = None
+        self.lock: AbstractContextManager[None] = nullcontext()
         self._flying: dict[Flight, Sequence[CallSize]] = {}
         self._ahead = 0  # epochs in flight
         self._queue = BatchQueue(self._send_lock, self._flying)
@@ -115,14 +119,6 @@ class Coordinator:
         if attach:
             self._share()
 
-    @property
-    def lock(self) -> AbstractContextManager[None]:
-        """A context manager that holds back the calls of other clients and threads; a no-op unless the graph is shared.
-
-        On entry, `status` is brought up to date with the ranks.
-        """
-        return nullcontext() if self._graph_lock is None else self._graph_lock
-
     def publish(self, name: str | None, card: bytes = b"") -> None:
         """Let the workers keep the shards, with a `card` for clients that attach. None withdraws the name.
 
@@ -138,7 +134,8 @@ class Coordinator:
         return self._graph_lock is None or self._graph_lock.held
 
     def _share(self) -> None:
-        self._graph_lock = GraphLock(self.runner, self.sessions, self.exchange, self._send_lock, self._flying)
+        lock = GraphLock(self.runner, self.sessions, self.exchange, self._send_lock, self._flying)
+        self.lock = self._graph_lock = lock
         self.exchange.shared = True
 
     def call(
@@ -287,6 +284,13 @@ class Coordinator:
             sessions.closed, usable, unsettled, silent,
         )  # fmt: skip
         return tuple.__new__(GraphStatus, status)
+
+    @property
+    def settled(self) -> bool:
+        """True if `status` is usable and not unsettled."""
+        sessions = self.sessions
+        blocked = self._interrupted or sessions.closed or self.exchange.blocked or sessions.any_lost
+        return not blocked and self.runner.alive
 
     @property
     def epoch(self) -> int:

@@ -49,9 +49,12 @@ class ExchangeLifecycle:
         return bool(self._acks)
 
     @property
-    def ended(self) -> bool:
-        """True if a loss was noted after which only `close` works. A session may be lost before that."""
-        return self._fatal is not None
+    def blocked(self) -> bool:
+        """True if it is `aborting`, or a loss was noted after which only `close` works.
+
+        A session may be lost before that.
+        """
+        return bool(self._acks) or self._fatal is not None
 
     @property
     def lost(self) -> bool:

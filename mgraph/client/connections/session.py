@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any
 
 from distributed.comm import Comm, CommClosedError
@@ -73,6 +74,8 @@ class Session:
         ``end(seq)`` stops waiting for it.
     reading : asyncio.Task
         Ends when the rank is lost.
+    memory_due : bool
+        True if a call should go by the comm, to open shared memory.
     wanted : callable
         Called with the number of a `Turn` whose lock another client waits for.
     why_no_channel : str
@@ -106,6 +109,8 @@ class Session:
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
             task.add_done_callback(self._ended)
+
+    memory_due = property(attrgetter("_memory.due"))
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
@@ -200,11 +205,6 @@ class Session:
         """The memory that the worker has mapped, for large arrays; None without."""
         return self._memory.agreed
 
-    @property
-    def memory_due(self) -> bool:
-        """True if a call should go by the comm, to open shared memory."""
-        return self._memory.due
-
     def take_back(self, call: Call) -> None:
         """Free the room of arrays of a call that is not sent, and report the places in it otherwise."""
         self._memory.take_back(call)
@@ -246,7 +246,7 @@ class Session:
         message = unpack(data)
         if isinstance(message, Call):
             return False
-        if isinstance(message, Result) and message.freed:
+        if type(message) is Result and message.freed:
             self._free(message.freed)
         return self._answers.finish_from_thread(message)
 

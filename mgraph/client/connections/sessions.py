@@ -24,6 +24,7 @@ ALIKE_SECONDS = 0.1  #: time, after a first error, for the same error of other r
 
 T = TypeVar("T")
 _STATE, _EPOCH, _CHANGES = map(attrgetter, ("state", "epoch", "changes"))
+_LOST, _CHANNEL, _MEMORY_DUE = map(attrgetter, ("lost", "channel", "memory_due"))
 
 Asked = list[asyncio.Task[Answer]]
 
@@ -109,12 +110,10 @@ class Sessions:
     @property
     def by_channel(self) -> bool:
         """True if a call may go to every rank by its channel now."""
-        if self.common_due:
+        sessions = self.all
+        if self.common_due or not sessions or any(map(_LOST, sessions)):
             return False
-        for session in self.all:
-            if session.lost is not None or session.channel is None or session.memory_due:
-                return False
-        return bool(self.all)
+        return all(map(_CHANNEL, sessions)) and not any(map(_MEMORY_DUE, sessions))
 
     @property
     def common(self) -> Common | None:
@@ -147,7 +146,7 @@ class Sessions:
     @property
     def any_lost(self) -> bool:
         """True if a rank is lost."""
-        return any(session.lost is not None for session in self.all)
+        return any(map(_LOST, self.all))
 
     @property
     def lost(self) -> WorkerLost | None:
@@ -252,8 +251,12 @@ class Sessions:
         """Store the states in the answers of `ranks`, by default of all, and the epoch that all acknowledge."""
         states = list(map(_STATE, answers))
         if ranks is not None and len(ranks) < len(self.all):
-            now, states = states, self.states.copy()
-            for rank, state in zip(ranks, now, strict=True):
+            # A read leaves most states as they are.
+            known, news = self.states, states
+            if news == [known[rank] for rank in ranks]:
+                return
+            states = known.copy()
+            for rank, state in zip(ranks, news, strict=True):
                 states[rank] = state
         self.know(states)
 

@@ -379,6 +379,16 @@ class Recovering:
         return current.caller.status._replace(incarnation=current.number, closed=self._closed)
 
     @property
+    def settled(self) -> bool:
+        """True if the current incarnation's status is usable and not unsettled."""
+        return self._incarnations[-1].caller.settled
+
+    @property
+    def one_process(self) -> bool:
+        """True if all workers of the current incarnation are in this process."""
+        return self._incarnations[-1].caller.one_process
+
+    @property
     def epoch(self) -> int:
         """The last epoch that every rank of the current incarnation acknowledged."""
         return self._incarnations[-1].caller.epoch

@@ -113,16 +113,14 @@ class Directory:
 
         After a Ctrl-C in a change, ask the ranks for its outcome.
         """
-        coordinator, numbering = self.coordinator, self.numbering
-        status = coordinator.status
-        if status.unsettled or not status.usable:
+        coordinator = self.coordinator
+        if not coordinator.settled:
             coordinator.check()
             if coordinator.status.unsettled:
                 coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
-            status, numbering = coordinator.status, self.numbering
 
         # Another client or thread may have changed the ranges or the order. A single rank has one range.
-        states = status.states
+        states, numbering = coordinator.states, self.numbering
         state = states[0]
         if state.generation == numbering.generation and self._after_removal is None:
             if len(states) == 1 and state.hi == numbering.n_vertices:

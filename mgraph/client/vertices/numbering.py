@@ -186,7 +186,7 @@ class Numbering:
         """Return each rank's share of the columns of a single row, an internal id; None for several rows. O(size)."""
         if len(rows) != 1:
             return None
-        shares = [{name: column[:0] for name, column in columns.items()}] * self.partition.size
+        shares = [dict.fromkeys(columns, rows[:0])] * self.partition.size
         shares[bisect_right(self.partition.starts, rows.item()) - 1] = columns
         return shares
 

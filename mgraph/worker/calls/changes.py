@@ -79,14 +79,9 @@ def update(
     shard, ballot, record = rank.shard, rank.ballot, None
     if epoch != shard.epoch + 1:
         _check_epoch(rank, epoch)
-    # Most small batches take a short way: those of a single rank, and whole ones without an exchange or a record.
+    # Most small batches take a short way.
     if n_vertices is None and offset is None and keys is None:
-        if whole and shard.clock is None and ballot.log is None:
-            with ballot.working(None):
-                change = BatchChange(shard, share_runs(shard, src, dst, weight, op, own=True))
-                ballot.decide(change)
-                return change.counted | {"epoch": shard.epoch}
-        answer = None if whole else ballot.apply_few(src, dst, op, weight, time)
+        answer = ballot.apply_directly(src, dst, op, weight, time, whole)
         if answer is not None:
             return answer
     share: Value = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}

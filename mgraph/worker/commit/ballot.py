@@ -97,7 +97,7 @@ class Ballot:
         self._snapshot_due = False
         self._working = shard.working()  # of one change at a time
         spec = shard.spec
-        self._alone = shard.size == 1 and spec.window_edges is None  # in `apply_few`
+        self._alone = shard.size == 1 and spec.window_edges is None  # in `apply_directly`
         self._plain = (spec.directed, spec.reverse, spec.combine, spec.times) == (True, False, "last", None)
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
@@ -114,18 +114,26 @@ class Ballot:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
 
-    def apply_few(
-        self, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None
+    def apply_directly(
+        self, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None, whole: bool = False
     ) -> dict[str, Any] | None:
-        """Commit a small batch in host memory at once, if it concerns this rank alone; return the answer.
+        """Commit a batch that needs neither a record nor an exchange before the vote; return the answer.
 
-        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, or a maximum number
-        of edges. The errors are those of `decide`.
+        That is a batch that every rank has as a `whole`, in a graph without times, or a small one in host memory of a
+        single rank, in a graph without a maximum number of edges. For others return None, and change nothing. The
+        errors are those of `decide`.
         """
         shard = self.shard
-        if not self._alone or self.log is not None:
+        if self.log is not None:
             return None
-        if len(src) > FEW or type(src) is not np.ndarray or type(dst) is not np.ndarray:
+        if whole:
+            if shard.clock is not None:
+                return None
+            with self._working:
+                change = BatchChange(shard, share_runs(shard, src, dst, weight, op, own=True))
+                self.decide(change)
+                return {**change.counted, "epoch": shard.epoch}
+        if not self._alone or len(src) > FEW or type(src) is not np.ndarray or type(dst) is not np.ndarray:
             return None
 
         # There is no vote, but a call that was stopped ends here.

@@ -27,6 +27,7 @@ class Inbox(Generic[T]):
         self._queue = deque[T]()
         self._bell, self._stopped = Bell(), False
         self._poll = select.poll()
+        self._ringing = self._bell.fileno()
         self._poll.register(self._bell, select.POLLIN)
         self._joining = deque[tuple[Channel, Callable[[bytes], T]]]()
         self._channels: dict[int, tuple[Channel, Callable[[bytes], T]]] = {}  # by descriptor
@@ -56,7 +57,7 @@ class Inbox(Generic[T]):
                 return self._queue.popleft()
             # Wait for the bell or a message.
             for descriptor, _ in poll_awake(self._poll):
-                if descriptor == self._bell.fileno():
+                if descriptor == self._ringing:
                     self._bell.silence()
                     self._join()
                 elif (request := self._receive(descriptor)) is not None:

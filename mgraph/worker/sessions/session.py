@@ -48,6 +48,8 @@ __all__ = ["Session"]
 
 logger = logging.getLogger(__name__)
 
+_RESULTS = frozenset(("result", "live"))  # arguments that name a result
+
 
 class Session:
     """Session on a comm: reads calls, passes them to the shard's thread, and writes answers.
@@ -203,9 +205,8 @@ class Session:
     def _note(self, call: Call) -> None:
         """Record a call and its results, for the case that this session ends before its answer."""
         self._under_way[call.seq] = call.attempt
-        for name in ("result", "live"):
-            if name in call.args:
-                self._results.add(call.args[name])
+        if not _RESULTS.isdisjoint(call.args):
+            self._results.update(call.args[name] for name in _RESULTS.intersection(call.args))
         if call.free:
             self._results.difference_update(call.free)
 
@@ -226,6 +227,8 @@ class Session:
 
     def _read_shared(self, call: Call, shared: Shared) -> None:
         """Replace offsets by arrays in shared memory: views of columns, copies of others."""
+        if dict not in map(type, call.args.values()):
+            return
         for name, value in call.args.items():
             array = shared.view(value)
             if array is not value:
@@ -311,7 +314,7 @@ class Session:
             if call.freed:
                 self._shared.free(call.freed)
             self._read_shared(call, self._shared)
-        return Asked(call, self._post_to_channel, self._shared, whole=True)
+        return tuple.__new__(Asked, (call, self._post_to_channel, self._shared, True))
 
     def _post_to_channel(self, message: Message) -> None:
         """Answer a call that came by the channel: there, or by the comm if the answer is large."""

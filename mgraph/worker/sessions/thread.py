@@ -12,12 +12,15 @@ from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from mgraph import protocol
+from mgraph.budget import FRESH_SECONDS
+from mgraph.calls import CALLS
 from mgraph.device import Device
 from mgraph.errors import Aborted
 from mgraph.failures import encode_error
 from mgraph.metrics import BATCH_SECONDS
-from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages
-from mgraph.shared import Shared, is_large
+from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, Result, ShardState, answer_messages
+from mgraph.shared import LARGE, Shared, is_large
 from mgraph.worker.sessions.inbox import Inbox
 
 __all__ = ["Asked", "Servant", "ShardThread"]
@@ -25,6 +28,9 @@ __all__ = ["Asked", "Servant", "ShardThread"]
 logger = logging.getLogger(__name__)
 
 WHOLE = 16 << 20  #: bytes of an answer in shared memory that the client reads there; more is copied in pieces
+
+_NUMBERS = frozenset((int, float, bool))
+_READS = frozenset(call.handler for call in CALLS.values() if call.rows)  # calls that leave the shard's state as it is
 
 Post = Callable[[Message], None]
 
@@ -123,6 +129,7 @@ class ShardThread(threading.Thread):
         self.requests: Inbox[Asked] = Inbox()
         self._stopping = False
         self._attempt = self._latest = 0
+        self._reads, self._fresh = False, 0.0  # True during a read; until when its answer may repeat `state`
         self._aborted_attempt = -1
 
     # ---- from the event loop -----------------------------------------------------------------------------------------
@@ -196,24 +203,32 @@ class ShardThread(threading.Thread):
 
     def _work(self, servant: Servant, asked: Asked) -> Callable[[], dict[str, Any] | None]:
         """Return the function that executes a request."""
-        request = asked.request
+        request, self._reads = asked.request, False
         if isinstance(request, Abort):
             late = request.attempt < self._latest  # from a lost client, while another one continues
             return dict if late else partial(_settle, servant, self.name)
         # Free results, and begin the attempt.
-        servant.free(request.free)
-        self._attempt, self._latest = request.attempt, max(self._latest, request.attempt)
-        self.doing = str(request.args.get("name", request.method)), time.monotonic()
+        if request.free:
+            servant.free(request.free)
+        self._attempt = request.attempt
+        if self._attempt > self._latest:
+            self._latest = self._attempt
+        method, now = request.method, time.monotonic()
+        self.doing = str(request.args.get("name", method)), now
+        self._reads = method in _READS and not request.free and now < self._fresh
+        if not self._reads:
+            self._fresh = now + FRESH_SECONDS
         if self.aborted():
-            raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
+            raise Aborted(f"{self.name}: {method} came with attempt {request.attempt}, which was aborted")
         servant.share(asked.shared)
-        work = partial(servant.find(request.method, request.attempt), **request.args)
+        work = partial(servant.find(method, request.attempt), **request.args)
         request.args.clear()  # frees large arguments before the answer
         return work
 
     def _answer(self, servant: Servant, asked: Asked, value: dict[str, Any]) -> None:
         """Answer a call now, or after the future in its answer."""
-        self.state = servant.state
+        if not self._reads:
+            self.state = servant.state
         if (after := value.pop(AFTER, None)) is not None:
             after.add_done_callback(partial(self._answer_after, asked, value, self.state))
         else:
@@ -232,6 +247,12 @@ class ShardThread(threading.Thread):
     def _post_all(self, asked: Asked, value: dict[str, Any], state: ShardState) -> None:
         """Post the messages of an answer, with large arrays in shared memory."""
         shared = asked.shared
+        # Most answers are numbers or small arrays.
+        least = LARGE if shared else protocol.PART_BYTES + 1
+        numbers = _NUMBERS.issuperset(map(type, value.values()))
+        if numbers or all(getattr(item, "nbytes", 0) < least for item in value.values()):
+            asked.post(tuple.__new__(Result, (asked.request.seq, value, state, ())))
+            return
         if shared and asked.whole and sum(array.nbytes for array in value.values() if is_large(array)) <= WHOLE:
             value = shared.put(value, wait=True)
         for message in answer_messages(asked.request.seq, value, state, is_large if shared else None):

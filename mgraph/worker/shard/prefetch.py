@@ -38,6 +38,8 @@ class Prefetch:
 
         Waits only if its buffer grows, for earlier unused copies.
         """
+        if not (columns or self._now.columns or self._next.columns):
+            return
         self._now, self._next = self._next, self._now
         self._next.columns = []
         nbytes = sum(_lines(column.nbytes) for column in columns)

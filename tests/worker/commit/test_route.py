@@ -17,6 +17,7 @@ from mgraph.device import Device
 from mgraph.structures import Run
 from mgraph.structures.run import FEW
 from mgraph.worker.calls import changes
+from mgraph.worker.commit import ballot
 from mgraph.worker.commit import route as route_module
 
 N = 40
@@ -33,7 +34,8 @@ def runs(monkeypatch) -> list[tuple[int, list[Any]]]:
             committed.append((shard.rank, [*runs]))
             super().__init__(shard, runs, *rest)
 
-    monkeypatch.setattr(changes, "BatchChange", Noted)
+    for module in (changes, ballot):
+        monkeypatch.setattr(module, "BatchChange", Noted)
     return committed
 
 

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
 from mgraph.metrics import of_rank
 from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome
-from mgraph.worker.sessions import session
+from mgraph.worker.sessions import session, thread
 from mgraph.worker.sessions.inbox import Inbox
 from mgraph.worker.sessions.meter import Meter
 from mgraph.worker.sessions.session_table import SessionTable
@@ -89,6 +90,22 @@ def test_large_arrays_come_in_parts_and_the_rest_after_them(monkeypatch):
         ]
         np.testing.assert_array_equal(np.concatenate([part.array for part in parts]), np.arange(251))
         assert client.hear().value == {"n": 251}
+
+
+@pytest.mark.parametrize(("fresh", "repeats"), [(3600.0, True), (0.0, False)])
+def test_reads_of_rows_repeat_the_shards_state_while_it_is_fresh(monkeypatch, fresh, repeats):
+    """Other calls, and reads that free results, send it anew."""
+    numbers = count(1)
+    monkeypatch.setattr(thread, "FRESH_SECONDS", fresh)
+    monkeypatch.setattr(FakeServant, "state", property(lambda self: ShardState(next(numbers))))
+    monkeypatch.setattr(FakeServant, "degrees", lambda self, attempt: {}, raising=False)
+    with opened() as (client, _):
+        client.hear()
+        epochs = []
+        for seq, (method, free) in enumerate([("echo", ()), ("degrees", ()), ("degrees", ("r",)), ("echo", ())]):
+            client.say(Call(seq, 0, method, {}, free))
+            epochs.append(client.hear().state.epoch)
+        assert epochs == ([1, 1, 2, 3] if repeats else [1, 2, 3, 4])
 
 
 def test_an_abort_releases_what_waits_and_refuses_what_comes_late():
