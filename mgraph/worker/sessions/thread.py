@@ -129,7 +129,8 @@ class ShardThread(threading.Thread):
         self.requests: Inbox[Asked] = Inbox()
         self._stopping = False
         self._attempt = self._latest = 0
-        self._reads, self._fresh = False, 0.0  # True during a read; until when its answer may repeat `state`
+        # True during a read whose answer repeats `state`; until when that may be, and after the answer to this call.
+        self._reads, self._fresh, self._until = False, 0.0, 0.0
         self._aborted_attempt = -1
 
     # ---- from the event loop -----------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ class ShardThread(threading.Thread):
 
     def _work(self, servant: Servant, asked: Asked) -> Callable[[], dict[str, Any] | None]:
         """Return the function that executes a request."""
-        request, self._reads = asked.request, False
+        request, self._reads, self._until = asked.request, False, 0.0
         if isinstance(request, Abort):
             late = request.attempt < self._latest  # from a lost client, while another one continues
             return dict if late else partial(_settle, servant, self.name)
@@ -217,7 +218,7 @@ class ShardThread(threading.Thread):
         self.doing = str(request.args.get("name", method)), now
         self._reads = method in _READS and not request.free and now < self._fresh
         if not self._reads:
-            self._fresh = now + FRESH_SECONDS
+            self._until, self._fresh = now + FRESH_SECONDS, 0.0  # until it is answered: an error may come instead
         if self.aborted():
             raise Aborted(f"{self.name}: {method} came with attempt {request.attempt}, which was aborted")
         servant.share(asked.shared)
@@ -228,7 +229,7 @@ class ShardThread(threading.Thread):
     def _answer(self, servant: Servant, asked: Asked, value: dict[str, Any]) -> None:
         """Answer a call now, or after the future in its answer."""
         if not self._reads:
-            self.state = servant.state
+            self.state, self._fresh = servant.state, self._until
         if (after := value.pop(AFTER, None)) is not None:
             after.add_done_callback(partial(self._answer_after, asked, value, self.state))
         else:
