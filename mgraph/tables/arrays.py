@@ -74,6 +74,10 @@ def is_missing(value: Any) -> bool:
 
 def is_one(value: Any) -> bool:
     """Return True for a single value, False for a sequence or an array, also of rows of unequal lengths."""
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return not shape
+    if any(hasattr(value, name) for name in ("__arrow_c_array__", "__arrow_c_stream__", "__dlpack__")):
+        return False
     try:
         return np.ndim(value) == 0
     except ValueError:

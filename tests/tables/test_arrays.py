@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from mgraph import EdgeBatch, InvalidBatch, Operations
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, Operations
 from mgraph.batch import as_batch
-from mgraph.tables.arrays import plain
+from mgraph.tables.arrays import is_one, plain
 from mgraph.tables.ids import as_ids, as_keys
 from mgraph.tables.times import as_times
 from mgraph.tables.weights import as_weights
@@ -158,3 +158,16 @@ def test_columns_without_a_length_and_their_empty_chunks():
 
 def test_strings_in_chunks_get_offsets_with_room_for_2_gib():
     assert plain(pa.chunked_array([["a"], ["b"]]), "src").type == pa.large_string()
+
+
+def test_columns_without_a_shape_are_not_one_value():
+    class Exported:
+        def __dlpack__(self, **options):
+            raise AssertionError("the column is not read")
+
+    for column in (Stream(pa.array([1])), pl.Series([1], dtype=pl.Int128), Exported(), [1], ([1, 2], [3])):
+        assert not is_one(column)
+    for value in (1, "ada", None, np.int8(1), np.array(1), pa.scalar(1), pd.NA, pd.Timestamp(0)):
+        assert is_one(value)
+    with DynamicGraph(n_vertices=3) as graph:
+        assert graph.bfs(1)[Stream(pa.array([2, 1]))].tolist() == [-1, 0]
