@@ -125,7 +125,7 @@ def _inserted(
     if kind is None:
         _largest([fact[:3] for fact in facts], n_vertices)
     if facts:
-        set_times(options, facts[0][3])
+        set_times(options, _dtype_of_times([fact[3] for fact in facts if fact[0]] or [facts[0][3]]))
     # Insert them in order, an epoch each.
     with filling(cls(client, n_vertices, **options)) as graph:
         for i, part in enumerate(parts):
@@ -134,6 +134,17 @@ def _inserted(
             if len(batch):
                 graph._updates.apply(batch)
     return graph
+
+
+def _dtype_of_times(dtypes: Sequence[np.dtype]) -> np.dtype:
+    """Return the dtype for the times of all partitions, dates in the finest of their units.
+
+    Raises `InvalidBatch` if some are integers and others dates.
+    """
+    if len({dtype.kind for dtype in dtypes}) > 1:
+        listed = " and ".join(sorted({*map(str, dtypes)}))
+        raise InvalidBatch(f"the partitions have times of {listed}; all are of one kind")
+    return np.result_type(*dtypes)
 
 
 def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: Any) -> Any:

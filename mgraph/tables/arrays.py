@@ -16,7 +16,7 @@ from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
     "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "is_one", "library_of",
-    "not_a_list", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
+    "not_a_list", "of_capsule", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
@@ -74,6 +74,10 @@ def is_missing(value: Any) -> bool:
 
 def is_one(value: Any) -> bool:
     """Return True for a single value, False for a sequence or an array, also of rows of unequal lengths."""
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return not shape
+    if any(hasattr(value, name) for name in ("__arrow_c_array__", "__arrow_c_stream__", "__dlpack__")):
+        return False
     try:
         return np.ndim(value) == 0
     except ValueError:
@@ -165,7 +169,7 @@ class Coded:
 
     def decoded(self, name: str) -> np.ndarray:
         """Return the values of the rows."""
-        return unpacked(self.values, name)[self.codes] if len(self.codes) else np.empty(0, np.int64)
+        return unpacked(self.values, name)[self.codes]
 
 
 def as_column(values: Any, name: str) -> Any:
@@ -245,17 +249,22 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
         raise InvalidBatch(f"{name} has the type Object, which Arrow does not have; cast it")
     # Columns with Arrow's PyCapsule interface; anything else is an array or a sequence.
-    if not hasattr(values, "type"):
-        try:
-            if hasattr(values, "__arrow_c_stream__"):
-                values = arrow().chunked_array(values)
-            elif hasattr(values, "__arrow_c_array__"):
-                values = arrow().array(values)
-        except (arrow().ArrowException, OverflowError) as error:  # of a type, or a value, that Arrow does not have
-            raise InvalidBatch(f"{name} cannot be read by Arrow: {error}") from None
+    values = of_capsule(values, name)
     if library_of(values) == "pyarrow":
         return _of_arrow(values, name, need)
     return as_array(as_objects(values), name)
+
+
+def of_capsule(values: Any, name: str) -> Any:
+    """Return a column with Arrow's PyCapsule interface as an array of Arrow; other values unchanged."""
+    if hasattr(values, "type"):
+        return values
+    try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return arrow().chunked_array(values)
+        return arrow().array(values) if hasattr(values, "__arrow_c_array__") else values
+    except (arrow().ArrowException, OverflowError) as error:  # of a type, or a value, that Arrow does not have
+        raise InvalidBatch(f"{name} cannot be read by Arrow: {error}") from None
 
 
 def of_cudf(column: Any) -> Any:
@@ -280,28 +289,41 @@ def _of_pandas(values: Any, name: str, need: str) -> Any:
 
 
 def _joined(array: Any) -> Any:
-    return array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    """Return a chunked array of Arrow as one array.
+
+    Arrow cannot join strings of 2 GiB, unless their offsets have 64 bits, nor some empty chunks of other libraries.
+    """
+    if not hasattr(array, "chunks"):
+        return array
+    pa, chunks = arrow(), [chunk for chunk in array.chunks if len(chunk)]
+    if len(chunks) < 2:
+        return chunks[0] if chunks else pa.array([], array.type)
+    if pa.types.is_string(array.type):
+        chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
+    return pa.concat_arrays(chunks)
 
 
 def _of_arrow(values: Any, name: str, need: str) -> Any:
     if not hasattr(values, "null_count"):  # a scalar
         return as_array(values.as_py() if hasattr(values, "as_py") else values, name)
-    # Make the chunks one array, and decode runs.
-    pa, values = arrow(), _joined(values)
-    if isinstance(values, pa.ChunkedArray):  # of no or of several chunks
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    if pa.types.is_run_end_encoded(values.type):
-        from pyarrow.compute import run_end_decode
-
-        values = run_end_decode(values)
-    # Refuse missing values: of the rows, and of the dictionary where a row has them.
-    if values.null_count:
-        refuse_missing(values.is_null().to_numpy(zero_copy_only=False), name, need)
-    if pa.types.is_dictionary(values.type):
-        if values.dictionary.null_count:
-            rows = values.dictionary.is_null().to_numpy(zero_copy_only=False)[values.indices.to_numpy()]
-            refuse_missing(rows, name, need)
-        return Coded(values.dictionary, values.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    # Find the value of each row in a dictionary, in runs, or in one of the two within the other.
+    pa, values, codes = arrow(), _joined(values), None
+    while True:
+        if values.null_count:
+            missing = values.is_null().to_numpy(zero_copy_only=False)
+            refuse_missing(missing if codes is None else missing[codes], name, need)
+            assert codes is not None, "values that no row has"
+            values, codes = _present(values), (np.cumsum(~missing) - 1)[codes]
+        if pa.types.is_dictionary(values.type):
+            places, values = values.indices.to_numpy(zero_copy_only=False).astype(np.int64), values.dictionary
+        elif pa.types.is_run_end_encoded(values.type):
+            rows = np.arange(values.offset, values.offset + len(values))
+            places, values = np.searchsorted(values.run_ends.to_numpy(), rows, "right"), values.values
+        else:
+            break
+        codes = places if codes is None else places[codes]
+    if codes is not None:
+        return Coded(values, codes)
     # Strings stay in Arrow; other types become NumPy's.
     if str(values.type) in _TEXT:
         return values
@@ -309,3 +331,9 @@ def _of_arrow(values: Any, name: str, need: str) -> Any:
         return values.to_numpy(zero_copy_only=False)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InvalidBatch(f"{name}, of the type {values.type}, cannot be read: {error}") from None
+
+
+def _present(array: Any) -> Any:
+    """Return the values of an Arrow array that are not missing, which NumPy would make floats of integers."""
+    pa = arrow()
+    return (array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array).drop_null()

@@ -9,7 +9,7 @@ from typing import Any
 
 from mgraph.errors import InvalidBatch
 from mgraph.facade import needed, type_name
-from mgraph.tables.arrays import as_array, as_objects, library_of, of_cudf
+from mgraph.tables.arrays import as_array, as_objects, library_of, of_capsule, of_cudf
 from mgraph.tables.names import label
 
 __all__ = ["Table", "is_dasks", "is_table", "table_of"]
@@ -111,17 +111,19 @@ def _loose(columns: Mapping[Any, Any], name: Any) -> Any:
     values = columns[name]
     is_column = hasattr(values, "shape") and hasattr(values, "dtype")
     if is_column or hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
-        return values
+        return values if hasattr(values, "__len__") else of_capsule(values, label(name))
     return as_array(as_objects(values), label(name))
 
 
 def _alike(columns: dict[Any, Any]) -> dict[Any, Any]:
     """Check that all columns are one-dimensional and equally long; return them."""
     first = next(iter(columns), None)
+    rows = None
     for name, values in columns.items():
         shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)  # of Arrow
         if len(shape) != 1:
             raise InvalidBatch(f"{label(name)} has shape {shape}; it must have 1 dimension, an entry an edge")
-        if len(values) != len(columns[first]):
-            raise InvalidBatch(f"{label(name)} has {len(values)} rows and {label(first)} has {len(columns[first])}")
+        rows = shape[0] if rows is None else rows
+        if shape[0] != rows:
+            raise InvalidBatch(f"{label(name)} has {shape[0]} rows and {label(first)} has {rows}")
     return columns

@@ -8,6 +8,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask import delayed
 from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD
 from hypothesis import HealthCheck, given, settings
@@ -98,6 +99,25 @@ def test_times(client, keys):
     if keys is None:
         with pytest.raises(UnknownVertex, match="row 1 is 3; the graph has 3 vertices"):
             DynamicGraph.from_dask(there, time="day", client=client, n_vertices=3)
+
+
+@pytest.mark.parametrize("keys", [None, "int64"])
+def test_times_of_partitions_in_several_units(client, keys):
+    """A partition without rows has no kind of times, and dates are kept in the finest unit of all partitions."""
+    dates = np.array(["2024-01-05", "2024-01-01T00:00:00.000000001"], "datetime64[ns]")
+    edges = [pd.DataFrame({"source": [i], "target": [i + 1]}) for i in range(3)]
+    none = edges[2].assign(time=0)[:0]
+    parts = [none, edges[0].assign(time=dates[:1].astype("datetime64[s]")), edges[1].assign(time=dates[1:])]
+
+    def made(*parts):
+        there = dd.from_delayed([delayed(part) for part in parts], meta=none, verify_meta=False)
+        return DynamicGraph.from_dask(there, time="time", client=client, keys=keys)
+
+    with made(*parts) as graph:
+        assert graph.times == "datetime64[ns]"
+        assert graph.to_pandas()["time"].tolist() == [*map(pd.Timestamp, dates)]
+    with pytest.raises(InvalidBatch, match=r"the partitions have times of datetime64\[s\] and int64; all are of one"):
+        made(parts[1], edges[2].assign(time=7))
 
 
 def frame(**columns) -> dd.DataFrame:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import UserList, deque
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
-from mgraph import EdgeBatch, InvalidBatch, Operations
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, Operations
 from mgraph.batch import as_batch
+from mgraph.tables.arrays import is_one, plain
 from mgraph.tables.ids import as_ids, as_keys
+from mgraph.tables.times import as_times
 from mgraph.tables.weights import as_weights
 
 pl = pytest.importorskip("polars")
@@ -110,3 +114,60 @@ def test_a_table_in_place_of_a_column():
                 convert(frame, 1, "x") if convert is as_weights else convert(frame, "x")
     with pytest.raises(InvalidBatch, match=r"x\[0\] is <LazyFrame"):  # which cannot be compared with itself
         as_keys([pl.LazyFrame({"id": [0]})], "int64", "x")
+
+
+def test_runs_of_any_type_and_dictionaries_with_missing_entries():
+    numbers, ends = [9, 2**60 + 1, -5, 7, 8], pa.array([2, 4, 6, 7, 9], pa.int32())
+    for values in (
+        pa.array(numbers).dictionary_encode(),
+        pa.array([Decimal(number) for number in numbers]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 3, 4, 0]), pa.array([9, 2**60 + 1, None, -5, 7])),
+        pa.array([None, *numbers[1:4], None]),
+    ):
+        column = pa.RunEndEncodedArray.from_arrays(ends, values)
+        for rows in (column.slice(2, 5), pa.chunked_array([column.slice(2, 3), column.slice(5, 2)])):
+            assert as_keys(rows, "int64", "src").tolist() == [2**60 + 1, 2**60 + 1, -5, -5, 7]
+    assert as_times(column.slice(2, 5), 5).tolist() == [2**60 + 1, 2**60 + 1, -5, -5, 7]
+    with pytest.raises(InvalidBatch, match=r"src\[5\] is missing"):
+        as_keys(column.slice(2), "int64", "src")
+    texts = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["a", None, "b", "c", "d"], pa.string_view()))
+    assert as_keys(texts.slice(4), "string", "src").tolist() == ["b", "b", "c", "d", "d"]
+
+
+class Stream:
+    """A column of another library, with Arrow's interface and no length."""
+
+    def __init__(self, *chunks):
+        self._column = pa.chunked_array(chunks)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._column.__arrow_c_stream__(requested_schema)
+
+
+def test_columns_without_a_length_and_their_empty_chunks():
+    for column in (pa.array([1, 2]), pa.array([1, 2], pa.int8()).dictionary_encode(), pa.array([1.0, 2.0])):
+        ends = Stream(column.slice(1, 0), column, column.slice(2, 0))
+        batch = as_batch({"source": ends, "target": ends, "weight": ends}, keys="int64")
+        assert batch.src.tolist() == batch.dst.tolist() == batch.weight.tolist() == [1, 2]
+        assert len(as_ids(Stream(column.slice(2, 0)), "src")) == 0
+    with pytest.raises(InvalidBatch, match="column 'target' has 2 rows and column 'source' has 1"):
+        as_batch({"source": Stream(column[:1]), "target": Stream(column)})
+    with pytest.raises(InvalidBatch, match="column 'source' has type coo_array and 0 dimensions"):
+        as_batch({"source": sp.coo_array([1, 2]), "target": [1, 2]})
+
+
+def test_strings_in_chunks_get_offsets_with_room_for_2_gib():
+    assert plain(pa.chunked_array([["a"], ["b"]]), "src").type == pa.large_string()
+
+
+def test_columns_without_a_shape_are_not_one_value():
+    class Exported:
+        def __dlpack__(self, **options):
+            raise AssertionError("the column is not read")
+
+    for column in (Stream(pa.array([1])), pl.Series([1], dtype=pl.Int128), Exported(), [1], ([1, 2], [3])):
+        assert not is_one(column)
+    for value in (1, "ada", None, np.int8(1), np.array(1), pa.scalar(1), pd.NA, pd.Timestamp(0)):
+        assert is_one(value)
+    with DynamicGraph(n_vertices=3) as graph:
+        assert graph.bfs(1)[Stream(pa.array([2, 1]))].tolist() == [-1, 0]

@@ -115,7 +115,7 @@ class Column:
         if isinstance(vertices, slice):
             return self._spoken(self._of(np.arange(*vertices.indices(n), dtype=np.uint32)))
         numbering = self._remote.numbering
-        if hasattr(vertices, "__arrow_c_array__") or not is_one(vertices):
+        if not is_one(vertices):
             return self._spoken(self._of(numbering.ids(vertices, "vertices")))
         values = self._spoken(self._of(self._id(vertices)))
         return values[..., 0] if values.ndim > 1 else values.tolist()[0]

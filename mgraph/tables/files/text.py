@@ -9,6 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mgraph.errors import InvalidBatch, ReadError
@@ -22,6 +23,7 @@ _ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
 _BLANKS = re.compile(rb" {2,}")
 _DIGIT = re.compile(r"[0-9]")
 _NUMBER = r"^[ \t]*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+_STAMPS = (("s",), ("ns",), ("s", "UTC"), ("ns", "UTC"))  #: units and time zones of dates
 SCANNED = 1 << 16  #: rows of a file that are looked at together
 SMALL = 1 << 16  #: bytes of a text that may be one row
 #: names that the line of names of an edge list may have for each end
@@ -89,10 +91,29 @@ class Csv:
     def _blocks(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
         """Yield tables of about `rows` rows, with the ends as text."""
         import pyarrow as pa
+
+        # Pyarrow chooses the types of other columns by the first MiB. Where a later row is of another type, go on by
+        # the rows of each table.
+        first = 0
+        try:
+            for table in self._tables(names, names[:2], keys, rows):
+                yield table
+                first += len(table)
+        except pa.ArrowInvalid:
+            if len(names) == 2:
+                raise
+            for table in self._tables(names, names, keys, rows):
+                if len(table) > (known := min(first, len(table))):
+                    yield _typed(table.slice(known), names[2:])
+                first -= known
+
+    def _tables(self, names: Sequence[str], texts: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
+        """Yield tables of about `rows` rows, with the columns `texts` as text."""
+        import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         with opened(self._file) as stream:
-            how = _options(self._delimiter, self.names, 1, names, keys, text=True, quoted=True)
+            how = _options(self._delimiter, self.names, 1, names, keys, texts=texts, quoted=True)
             blocks = list[Any]()
             with arrow_csv.open_csv(pa.PythonFile(stream, "r"), *how) as batches:
                 for block in batches:
@@ -261,7 +282,7 @@ def parse(
     ends, quoted = names[:2], b'"' in body
     text = keys == "string" or b"0x" in body or b"0X" in body  # pyarrow reads 0x1f as 31
     while True:
-        how = _options(delimiter, columns, skip, names, keys, text=text, quoted=quoted)
+        how = _options(delimiter, columns, skip, names, keys, texts=ends if text else (), quoted=quoted)
         table = arrow_csv.read_csv(pa.BufferReader(body), *how)
         if text or all(_is_plain(table.schema.field(name).type) for name in ends):
             break
@@ -337,6 +358,22 @@ def _as_numbers(column: Any) -> Any:
         return column.cast(pa.float64())
 
 
+def _typed(table: Any, names: Sequence[str]) -> Any:
+    """Convert columns of text to the first type that has all their values, in pyarrow's order."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for name in names:
+        column = compute.utf8_trim_whitespace(table.column(name))
+        column = compute.if_else(compute.equal(column, ""), None, column)
+        for kind in (pa.int64(), pa.float64(), pa.date32(), *(pa.timestamp(*how) for how in _STAMPS)):
+            with suppress(pa.ArrowInvalid):
+                column = column.cast(kind)
+                break
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
 def _refuse_mixed(ends: Sequence[str], odd: Mapping[str, tuple[int, str]], keys: str | None) -> None:
     """Raise `InvalidBatch` for text in an end, if the other end or `keys` are numbers.
 
@@ -358,19 +395,19 @@ def _options(
     names: Sequence[str],
     keys: str | None,
     *,
-    text: bool,
+    texts: Sequence[str],
     quoted: bool,
 ) -> tuple[Any, Any, Any]:
     """Return pyarrow's options.
 
-    With `columns` as names, those in the file may be duplicates, or invalid UTF-8. With `text` the ends are read as
-    bytes. Nothing is no value, except in a column of names, where it is a name.
+    With `columns` as names, those in the file may be duplicates, or invalid UTF-8. The columns `texts` are read
+    as bytes. Nothing is no value, except in a column of names, where it is a name.
     """
     from pyarrow import csv as arrow_csv
 
     reading = arrow_csv.ReadOptions(column_names=list(columns), skip_rows_after_names=skip)
     parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
-    types = dict.fromkeys(names[:2], "binary") if text else {}  # "string" refuses without value and row
+    types = dict.fromkeys(texts, "binary")  # "string" refuses without value and row
     null = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}  # `""` is a name
     more = {} if keys == "string" else null
     return reading, parsing, arrow_csv.ConvertOptions(include_columns=list(names), column_types=types, **more)

@@ -143,6 +143,34 @@ def test_a_bad_value_in_a_later_piece_of_a_file(tmp_path):
     assert first + row == 120_000
 
 
+@pytest.mark.parametrize(
+    ("column", "first", "last", "want"),
+    [
+        ("weight", "1", "0.5", 0.5),
+        ("weight", "1", "1e3", 1000),
+        ("weight", "1", " inf", float("inf")),
+        ("weight", "1", "true", r"row \d+ is 'true'; weights are numbers"),
+        ("weight", "1.5", "", r"row \d+ is missing"),
+        ("time", "2026-01-02", "2026-01-02 00:00:01.5", "2026-01-02T00:00:01.500"),
+        ("time", "2026-01-02 00:00:00", "3", r"row \d+ is '3', which is no date"),
+    ],
+)
+def test_a_later_row_of_a_long_file_is_of_another_type(tmp_path, column, first, last, want):
+    """Pyarrow chooses the types of a file that is read in pieces by its first MiB."""
+    rows = 100_000  # of 11 bytes and more
+    lines = [f"source,target,{column}", *[f"1000,1000,{first}"] * rows, f"1000,1001,{last}"]
+    file = write(tmp_path / "long.csv", "\n".join(lines))
+    options = {"weighted": True} if column == "weight" else {"times": "datetime64[ms]"}
+    with DynamicGraph(n_vertices=2000, **options) as graph:
+        if isinstance(want, str) and "row" in want:
+            with pytest.raises(ReadError, match=want):
+                graph.stream(file, batch=rows, progress=False)
+        else:
+            assert graph.stream(file, batch=rows // 10, progress=False).inserted == 2
+            edges = graph.neighbors([1000], time=column == "time")
+            assert str(getattr(edges, column)[edges.dst == 1001][0]) == str(want if column == "time" else float(want))
+
+
 def test_dates_in_a_file_and_a_window(tmp_path):
     for day in ("2026-01-05", "2026/01/05"):
         path = write(tmp_path / "a.csv", f"source,target,when\n0,1,{day} 10:00\n1,2,{day} 11:30\n")
