@@ -129,7 +129,7 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
     text = printed(book)
     assert "8 points of 2 runs" in text
     assert text.count("2 lines skipped") == 2
-    said = "from the client 2.00, born on workers 2.00, BFS 2.00, PageRank 1.00"
+    said = "from the client 2.00, from the workers 2.00, BFS 2.00, PageRank 1.00"
     assert f"2x-test, bbbbbbbb, 2026-01-02: 2 workers over 1: {said}" in text
     assert images(book) == 1
 
