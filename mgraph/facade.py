@@ -78,7 +78,7 @@ ALIASES = {
     "from_edge_list": "from_pandas", "from_file": "read", "write": "save", "checkpoint": "snapshot", "restore": "open",
     "consume": "follow", "subscribe": "maintain", "watch": "maintain", "repartition": "rebalance", "nnz": "num_edges",
     "uniform_random_walk": "random_walks", "k_core_decomposition": "core_number", "coreness": "core_number",
-    "local_clustering_coefficient": "clustering", "egonet": "ego",
+    "local_clustering_coefficient": "clustering", "egonet": "ego", "gpu": "cuda",
 }  # fmt: skip
 
 #: remedies for names that have no single counterpart
