@@ -117,12 +117,12 @@ class DynamicGraph(Properties, metaclass=Hinted):
     times : bool | "int64" | "datetime64[unit]", optional
         The dtype of the edges' times, if they have times; True is int64. An edge that is inserted again has its last
         time. `insert` and `update` then need times, and `neighbors` and `to_csr` return them.
-    window : timedelta or int, optional
-        Keep only recent edges: those later than the largest time seen minus `window`, a timedelta for datetime64 times
-        (by default datetime64[ns]), or a span in the unit of integer times. Older edges are removed with the batch that
-        moves the window, in the same epoch. A new edge that is older than the window is not inserted, and counts as
-        `late`; in a graph that grows its ends still become vertices. `combine` combines the insertions inside the
-        window.
+    window : timedelta, str or int, optional
+        Keep only recent edges: those later than the largest time seen minus `window`. For datetime64 times (by default
+        datetime64[ns]) it is a timedelta or a string such as "1h" or "7 days"; for integer times, a whole number. Older
+        edges are removed with the batch that moves the window, in the same epoch. A new edge that is older than the
+        window is not inserted, and counts as `late`; in a graph that grows its ends still become vertices. `combine`
+        combines the insertions inside the window.
     window_edges : int, optional
         Keep at most this many edges: each batch removes the oldest ones, in the same epoch; among edges of the same
         time, those with the least source and destination, by key in a graph with keys. A new edge that would be removed

@@ -239,7 +239,7 @@ def test_errors_that_cannot_be_made_again_keep_their_type_and_text():
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError("x")])
-def test_what_would_end_a_process_or_a_task_is_told_and_not_raised(error):
+def test_errors_that_would_end_a_process_or_a_task_are_reported_and_not_raised(error):
     found = decode_error(encode_error(error))
     assert type(found) is MgraphError
     assert str(found).startswith(type(error).__name__)
@@ -249,13 +249,13 @@ def test_what_would_end_a_process_or_a_task_is_told_and_not_raised(error):
 
 
 @pytest.mark.parametrize("error", [StopIteration(1), StopAsyncIteration()])
-def test_what_ends_an_iteration_is_told_too(error):
+def test_errors_that_end_an_iteration_are_reported_too(error):
     """A future or a generator that raises one is a defect of its own."""
     assert type(plain(error)) is MgraphError
     assert type(decode_error(encode_error(error))) is MgraphError
 
 
-def test_notes_are_kept_where_an_error_is_told():
+def test_notes_of_a_reported_error_are_kept():
     error = SystemExit("no file")
     error.add_note("in step 3")
     assert plain(error).__notes__ == ["in step 3"]
@@ -315,7 +315,7 @@ def test_the_reason_of_an_error_of_a_store_arrives():
     assert StoreError("damaged").reason is None
 
 
-def test_an_error_is_told_with_its_place():
+def test_an_error_is_reported_with_its_place():
     cause = OSError("disk")
     error = UnknownVertex("src[3] is 9")
     error.__cause__ = cause

@@ -119,7 +119,7 @@ def test_an_offset_past_the_common_memory_is_refused():
         worker.view({AT: [COMMON + MIB - 6, "<i8", [1]]})
 
 
-def test_what_an_answer_has_told_is_not_told_again():
+def test_places_freed_by_an_answer_are_not_reported_again():
     told, waiting = [], []
     sender, receiver = ends(tell=told.append)
     receiver._loop = SimpleNamespace(

@@ -11,6 +11,7 @@ from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole, is_choice
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import DeviceError, InvalidOption
+from mgraph.facade import hint
 from mgraph.structures import parse
 from mgraph.structures.combine import COMBINES
 from mgraph.tables.ids import check_kind
@@ -136,7 +137,9 @@ class Options:
             parse(self.structure)
         check_kind(self.keys)
         if not is_choice(self.device, DEVICES):
-            raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
+            raise InvalidOption(
+                f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}{hint(self.device, DEVICES)}"
+            )
         if not is_choice(self.combine, COMBINES):
             raise InvalidOption(f"combine {self.combine!r} is none of {', '.join(map(repr, COMBINES))}")
         if self.combine != "last" and not self.weighted:

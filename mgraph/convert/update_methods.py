@@ -46,10 +46,10 @@ def update(
         ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
     source, target, weight, op, time : str, optional
         The columns of a table that hold each edge's ends, its weight, +1 to insert or -1 to delete, and its time. By
-        default they are called so; "src" and "dst" are taken for the ends, too. Weights are read by default in a
-        weighted graph, and times in one with `times`; without operations all rows are inserted. A warning names a
-        column "weight", "op" or "time" that is not used; other columns are not read. For an `EdgeBatch` the names have
-        no use.
+        default the columns have the names of these arguments; "src" and "dst" may name the ends, too. Weights are
+        read by default in a weighted graph, and times in one with `times`; without operations all rows are inserted.
+        A warning names a column "weight", "op" or "time" that is not used; other columns are not read. An `EdgeBatch`
+        needs no names.
 
     Returns
     -------
@@ -107,10 +107,11 @@ def insert(
     src, dst : array-like, shape (n,), or one vertex each
         The ends, as `EdgeBatch` takes them. A table, an iterable of pairs or an array of shape (n, 2) takes the place
         of both: ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``, ``g.insert(graph.edges)``.
-    weight : array-like of numbers, shape (n,), one of them, or str, optional
-        The weights, or a single one of all edges; for a table, the name of their column, "weight" by default.
-    time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
-        The times, in a graph with `times`; for a table, the name of their column, "time" by default.
+    weight : array-like of numbers, shape (n,), a number, or str, optional
+        The weights, or one weight for all edges; for a table, the name of their column, "weight" by default.
+    time : array-like of integers, datetime64, dates or strings, shape (n,), a single time, or str, optional
+        The times, or one time for all edges, in a graph with `times`; for a table, the name of their column, "time" by
+        default.
     source, target : str, optional
         The columns of a table with the ends; by default "source" and "target", or "src" and "dst".
 

@@ -121,7 +121,7 @@ def test_a_graph_by_a_retired_name_gets_what_auto_gets(client) -> None:
         assert graph.exchange == "peer"
 
 
-def test_a_rank_that_fails_is_told_and_the_others_are_timed(client, monkeypatch) -> None:
+def test_a_failing_rank_is_reported_and_the_others_are_timed(client, monkeypatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise DeviceError("the space is gone now")
 

@@ -249,7 +249,7 @@ def test_wrong_parts_are_named(kind: str, size: int) -> None:
 
 @every_exchange_of_several
 @pytest.mark.parametrize("differ", ["call", "dtype", "least"])
-def test_ranks_that_do_not_make_the_same_call_are_told(kind: str, size: int, differ: str) -> None:
+def test_ranks_that_make_different_calls_get_an_error(kind: str, size: int, differ: str) -> None:
     def program(exchange: Exchange) -> None:
         odd = exchange.rank == 0
         with pytest.raises((ExchangeError, Aborted)) as raised:

@@ -32,7 +32,7 @@ def test_what_fits_is_taken() -> None:
     check_what_fits(takes)
 
 
-def test_more_messages_than_fit_are_told() -> None:
+def test_more_messages_than_fit_are_reported() -> None:
     assert takes("none", sends(ROWS + 1, OVERFLOWED))["messages"] == ROWS + 1
 
 

@@ -96,7 +96,7 @@ def test_large_parts_and_a_rank_that_is_late() -> None:
     run_threads("peer", 2, program)
 
 
-def test_no_shared_memory_is_told(monkeypatch, tmp_path) -> None:
+def test_missing_shared_memory_is_reported(monkeypatch, tmp_path) -> None:
     unlink = os.unlink
 
     def full(*_: int) -> None:

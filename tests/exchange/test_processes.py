@@ -27,7 +27,7 @@ def test_peer_dies_during_exchange_and_tcp_notices() -> None:
 
 @pytest.mark.parametrize("how", [KILLED, STOPPED], ids=["killed", "stopped"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_peer_dies_during_exchange_and_the_others_are_told(kind: str, how: int) -> None:
+def test_peer_dies_during_exchange_and_the_others_are_notified(kind: str, how: int) -> None:
     answers = run_processes(kind, 3, partial(die_then_wait, how=how, tell=True), lost=[2])
     for waited, message in answers[:2]:
         assert waited < 1.3  # told after 0.3 s

@@ -41,7 +41,7 @@ def test_a_region_is_mapped_once_another_graph_has_unmapped_what_lay_there():
     assert (made.addresses, made._mapped) == ([0, 4096], [4096])
 
 
-def test_a_region_that_stays_mapped_and_other_errors_are_told(monkeypatch: pytest.MonkeyPatch):
+def test_a_region_that_stays_mapped_and_other_errors_are_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(regions, "CLOSING", 0.05)
     for statuses in ([ALREADY_MAPPED] * 1000, [1]):
         with pytest.raises(DeviceError, match=f"rank 1's GPU cannot be mapped: status {statuses[0]}"):

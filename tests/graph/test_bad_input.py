@@ -92,6 +92,7 @@ def test_update_wants_a_batch_or_a_table(graph):
         ({"workers": "tcp://1.2.3.4:5"}, InvalidOption, "must be a list of addresses"),
         ({"workers": 2}, InvalidOption, r"workers is 2; it must be a list of addresses; client.nthreads\(\) has"),
         ({"device": "tpu"}, InvalidOption, "device 'tpu' is none of"),
+        ({"device": "gpu"}, InvalidOption, "device 'gpu' is none of .*; did you mean 'cuda'"),
         ({"exchange": "smoke"}, InvalidOption, "exchange 'smoke' is none of"),
         ({"exchange": "loopback"}, InvalidOption, "for 1 worker, and the graph has 2"),
         ({"structure": ["csr"]}, InvalidOption, r"structure \['csr'\] is no name"),

@@ -108,7 +108,7 @@ def test_two_gpus(clusters: Clusters, exchange: str) -> None:
             stream(client, seed, exchange=exchange, **options)
 
 
-def born_here(rank: int, size: int, step: int, device) -> tuple:
+def random_edges(rank: int, size: int, step: int, device) -> tuple:
     """A part made of the shard's own arrays; src, dst, weight, op."""
     rng = np.random.default_rng(100 * step + rank)
     batch = random_batch(rng, N, 500, True)
@@ -124,9 +124,9 @@ def flow(client: Client | None, size: int) -> None:
     rng = np.random.default_rng(size)
     with DynamicGraph(client, N, device="cuda", directed=False, weighted=True) as graph:
         model = GraphModel(N, directed=False, weighted=True)
-        reports = graph.ingest(born_here, steps=4)
+        reports = graph.ingest(random_edges, steps=4)
         for step, report in enumerate(reports):
-            parts = [born_here(rank, size, step, Device()) for rank in range(size)]
+            parts = [random_edges(rank, size, step, Device()) for rank in range(size)]
             counts = model.update(EdgeBatch(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
             assert (report.inserted, report.updated, report.deleted, report.missing) == counts
         batches = [random_batch(rng, N, 1000, True) for _ in range(5)]

@@ -219,7 +219,7 @@ def test_a_graph_that_nobody_closed_is_freed(client):
     assert_clean(client)
 
 
-def test_a_sum_that_no_longer_grows_on_any_worker_is_told_once(client3):
+def test_a_sum_that_no_longer_grows_on_any_worker_warns_once(client3):
     with DynamicGraph(client3, n_vertices=9, weighted=True, combine="sum", reverse=True) as graph:
         graph.insert(range(9), [0] * 9, [2.0**24] * 9)
         with pytest.warns(UserWarning, match="no longer grows") as caught:

@@ -1,4 +1,4 @@
-"""Batches born on the workers and batches in flight, on real worker processes."""
+"""Batches made on the workers, and batches in flight, on real worker processes."""
 
 from __future__ import annotations
 

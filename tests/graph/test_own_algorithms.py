@@ -72,7 +72,7 @@ def test_a_start_that_leads_to_nothing_is_refused():
                 graph.eigenvector_centrality(nstart=start)
 
 
-def test_growth_without_limit_is_told_and_warns_of_nothing():
+def test_growth_without_limit_is_reported_without_warnings():
     with DynamicGraph(n_vertices=2, directed=False) as graph:
         graph.insert([0], [1])
         with pytest.raises(InvalidOption, match="alpha is too large"):

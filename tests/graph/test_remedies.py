@@ -279,6 +279,7 @@ def test_text_and_dates_say_how_to_take_them():
         ("get_edge_data", "weights"), ("num_nodes", "num_vertices"), ("nbunch_iter", "to_networkx"),
         ("remove_edges", "delete"), ("out_degree", "degrees"), ("in_degree", "degrees"),
         ("insert_edges", "insert"), ("update_edges", "update"), ("bfs_edges", "bfs"),
+        ("to_parquet", "to_pandas"), ("restore", "open"), ("n_nodes", "num_vertices"), ("stop", "close"),
         ("shape", None), ("info", None), ("flush", None),
     ],
 )  # fmt: skip

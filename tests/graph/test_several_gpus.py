@@ -87,10 +87,10 @@ def compare(graphs: list[DynamicGraph], right: list[DynamicGraph], name: str) ->
                 np.testing.assert_array_equal(got, want)
 
 
-# ---- GPUs that are told they are on two hosts ------------------------------------------------------------------------
+# ---- GPUs as if they were on two hosts ------------------------------------------------------------------------------
 
 
-def told_apart(client: Client, network: str) -> str:
+def as_separate_hosts(client: Client, network: str) -> str:
     """The exchange of two hosts, each with half of the workers: peer+tcp:0,0,1,1."""
     size = len(client.scheduler_info(n_workers=-1)["workers"])
     return f"peer+{network}:{','.join(str(2 * rank // size) for rank in range(size))}"
@@ -98,7 +98,7 @@ def told_apart(client: Client, network: str) -> str:
 
 @pytest.fixture(scope="module", params=["tcp", pytest.param("ucx", marks=needs_ucx)])
 def apart(client: Client, request: pytest.FixtureRequest) -> Iterator[list[DynamicGraph]]:
-    exchange = told_apart(client, request.param)
+    exchange = as_separate_hosts(client, request.param)
     made = graphs(client, device="cuda", exchange=exchange)
     assert made[0].exchange == exchange
     yield made
@@ -114,15 +114,15 @@ def apart(client: Client, request: pytest.FixtureRequest) -> Iterator[list[Dynam
         "triangles",
     ],
 )  # fmt: skip
-def test_gpus_told_apart(apart: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
+def test_gpus_as_separate_hosts(apart: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
     compare(apart, right, name)
 
 
 @pytest.mark.parametrize("network", ["tcp", pytest.param("ucx", marks=needs_ucx)])
-def test_batches_and_cargo_of_gpus_told_apart(client: Client, network: str) -> None:
+def test_batches_and_cargo_of_gpus_as_separate_hosts(client: Client, network: str) -> None:
     """Shares of the larger graph do not fit behind the words of a meeting: they go from GPU to GPU."""
     rng, n = np.random.default_rng(11), 1 << 17
-    kind: dict[str, Any] = {"directed": False, "device": "cuda", "exchange": told_apart(client, network)}
+    kind: dict[str, Any] = {"directed": False, "device": "cuda", "exchange": as_separate_hosts(client, network)}
     with DynamicGraph(client, n, **kind) as graph, DynamicGraph(n_vertices=n, device="cpu", directed=False) as oracle:
         for _ in range(3):
             batch = rng.integers(0, n, (2, 200_000))

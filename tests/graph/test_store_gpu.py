@@ -20,7 +20,7 @@ N = 200
 
 
 def there_and_back(client: Client, path: Path, kind: dict[str, bool]) -> None:
-    """Batches from host and device memory, and born on the workers; a snapshot; opened on each device in turn."""
+    """Batches from host and device memory, and made on the workers; a snapshot; opened on each device in turn."""
     import cupy
 
     rng = fresh_rng()

@@ -169,7 +169,7 @@ def test_a_log_without_room_for_all_refusals_of_several_changes_takes_none(log, 
     assert log._segments.end <= log._segments._allocated
 
 
-def test_a_sync_that_fails_is_told(log, monkeypatch):
+def test_a_failing_sync_is_reported(log, monkeypatch):
     def fails(file: File) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

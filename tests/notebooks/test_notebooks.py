@@ -128,8 +128,8 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
     book = execute(FOLDER / "4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
     text = printed(book)
     assert "8 points of 2 runs" in text
-    assert text.count("2 lines skipped") == 2
-    said = "from the client 2.00, born on workers 2.00, BFS 2.00, PageRank 1.00"
+    assert "4 lines of 2 files skipped" in text
+    said = "from the client 2.00, from the workers 2.00, BFS 2.00, PageRank 1.00"
     assert f"2x-test, bbbbbbbb, 2026-01-02: 2 workers over 1: {said}" in text
     assert images(book) == 1
 

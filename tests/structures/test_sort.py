@@ -51,7 +51,7 @@ def test_small_sort_is_numpys_stable_sort(device, n, bits):
 @pytest.mark.parametrize("with_places", [False, True])
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("n", [1, 3000, SMALL + 1])
-def test_columns_sort_as_their_keys_and_their_largest_ids_are_told(device, n, told, with_places):
+def test_columns_sort_as_their_keys_and_their_largest_ids_are_returned(device, n, told, with_places):
     rng = np.random.default_rng(n)
     src, dst = (rng.integers(0, most, scaled(n) if n > 5000 else n, dtype=np.uint32) for most in (50, 2**32 - 1))
     keys, largest = src.astype(np.uint64) << np.uint64(32) | dst, device.zeros(2, np.uint64) if told else None

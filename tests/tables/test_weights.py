@@ -43,7 +43,7 @@ def test_a_whole_number_that_float32_changes_is_named():
         as_weights(given, len(given))
 
 
-def test_rounding_in_sums_is_told_once():
+def test_rounding_in_sums_warns_once():
     with DynamicGraph(n_vertices=3, weighted=True, combine="sum") as graph:
         graph.insert([0], [1], [0.5])
         with pytest.warns(UserWarning, match=r"weight\[0\] is 1000.01, and float32 keeps 1000.01.*adds up") as warned:
@@ -61,7 +61,7 @@ def stuck(caught):
 
 
 @pytest.mark.parametrize("options", [{}, {"directed": False, "structure": "slabgraph"}, {"reverse": True}], ids=str)
-def test_a_sum_that_no_longer_grows_is_told_once(options):
+def test_a_sum_that_no_longer_grows_warns_once(options):
     """Exactly then: small sums of small weights stick, and large ones of large weights do not."""
     with DynamicGraph(n_vertices=9, weighted=True, combine="sum", **options) as graph:
         with warnings.catch_warnings(record=True) as caught:
@@ -91,7 +91,7 @@ def test_a_sum_of_small_weights_sticks_in_a_pipeline_an_ingest_and_within_a_batc
 
 
 @pytest.mark.parametrize("options", [{}, {"directed": False, "structure": "lpma"}, {"window_edges": 9}], ids=str)
-def test_a_sum_past_float32_is_told_once(options):
+def test_a_sum_past_float32_warns_once(options):
     time = 1 if "window_edges" in options else None
     with DynamicGraph(n_vertices=9, weighted=True, combine="sum", times=time is not None, **options) as g:
         g.insert([0, 1, 2], [8, 8, 8], [2.0**127, np.inf, -np.inf], time=time)

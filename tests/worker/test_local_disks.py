@@ -236,7 +236,7 @@ def seal(path: Path, change: Any) -> None:
     LocalStore(str(path.parent), 0, "g").describe(path.name, content)
 
 
-def test_two_graphs_that_went_on_apart_are_told_apart(tmp_path):
+def test_two_graphs_that_went_on_apart_are_distinguished(tmp_path):
     """Two copies of a store, both continued."""
     graph = Changed((0, N), fresh_rng(), {})
     stored(graph.ranks, [tmp_path / "a"])

@@ -13,8 +13,8 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
-from workloads.inputs.born import Born, weights_of
 from workloads.inputs.generators import Generator, from_spec
+from workloads.inputs.worker_edges import WorkerEdges, weights_of
 from workloads.scaling.algorithms import first_column, slower_pairs
 from workloads.scaling.command import _compare
 
@@ -177,7 +177,7 @@ def test_edges_and_weights_do_not_depend_on_the_number_of_ranks(spec):
     src, dst = drawn.edges(60, 180)
     for size in (1, 2):
         parts = [
-            Born(drawn, 60 // size, 60, weighted=True)(rank, size, step, device)
+            WorkerEdges(drawn, 60 // size, 60, weighted=True)(rank, size, step, device)
             for step in (0, 1) for rank in range(size)
         ]  # fmt: skip
         for got, want in zip(zip(*parts, strict=True), (src, dst, weights_of(dst, src, np)), strict=True):

@@ -24,7 +24,7 @@ from workloads.bench.harness import Bench, Mismatch
 
 __all__ = ["HELP", "add_arguments", "measure"]
 
-HELP = "edges a second from the client's memory, and the time of a result, by shared memory and by comms"
+HELP = "edges per second from the client's memory, and the time of a result, by shared memory and by comms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import Structure, parse
-from workloads.inputs.born import Born, edges_between
 from workloads.inputs.generators import SHAPES, Drawn, Generator, of_shape
+from workloads.inputs.worker_edges import WorkerEdges, edges_between
 
 __all__ = [
     "Edges",
@@ -86,9 +86,9 @@ class Edges:
         """
         return edges_between(self.generator, start, stop, self.device)
 
-    def born(self, first: int, size: int, weighted: bool = False) -> Born:
+    def on_workers(self, first: int, size: int, weighted: bool = False) -> WorkerEdges:
         """Return a source of the edges from `first` on, `size` per rank and step of an ingest."""
-        return Born(self.generator, size, first, weighted)
+        return WorkerEdges(self.generator, size, first, weighted)
 
     def source(self, first: int, size: int) -> Rmat:
         """Return the same source of a recursive-matrix graph, whose parameters a replay needs."""

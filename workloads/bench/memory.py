@@ -26,7 +26,7 @@ from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures
 
 __all__ = ["HELP", "add_arguments", "held_bytes", "measure"]
 
-HELP = "bytes an edge after the build and over growth, and the peak while growing"
+HELP = "bytes per edge after the build and over growth, and the peak while growing"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

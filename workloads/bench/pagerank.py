@@ -74,7 +74,7 @@ def measure(bench: Bench) -> None:
         del shard
 
     # Print the table.
-    columns = ["structure", "ms an iteration", "without the start", "start ms", "L1 to csr"]
+    columns = ["structure", "ms per iteration", "without the start", "start ms", "L1 to csr"]
     bench.table(
         f"PageRank, at most {options.iterations} iterations a run, median of {options.repeats} runs", columns, rows
     )

@@ -16,7 +16,7 @@ from mgraph.worker.shard.shard import Shard, ShardSpec
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled
-from workloads.inputs.born import weights_of
+from workloads.inputs.worker_edges import weights_of
 
 __all__ = ["Graph", "add_arguments"]
 

@@ -127,7 +127,7 @@ class _Subject:
         self._add("build", ("build",), seconds, drawn=len(src), edges=edges, first_ms=round(seconds[0] * 1e3, 4))
         per_edge = self.structure.nbytes / max(edges, 1)
         self.bench.say(
-            f"{self.label}: {edges:,} edges in {np.median(seconds) * 1e3:.1f} ms, {per_edge:.2f} bytes an edge"
+            f"{self.label}: {edges:,} edges in {np.median(seconds) * 1e3:.1f} ms, {per_edge:.2f} bytes per edge"
         )
 
     def batches(self, size: int, start: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.sources.rmat import Rmat
-from workloads.inputs.born import Born
+from workloads.inputs.worker_edges import WorkerEdges
 
 __all__ = ["Churn"]
 
@@ -19,12 +19,12 @@ class Churn:
 
     Parameters
     ----------
-    come, go : Rmat or Born
+    come, go : Rmat or WorkerEdges
         Inserted and deleted edges. If `go` starts behind `come` in the same sequence, old edges are deleted.
     """
 
-    come: Rmat | Born
-    go: Rmat | Born
+    come: Rmat | WorkerEdges
+    go: Rmat | WorkerEdges
 
     def __call__(self, rank: int, size: int, step: int, device: Device) -> tuple[Array, Array, None, Array]:
         """Return the operations of a rank's step: src, dst, no weight, op.

@@ -146,7 +146,7 @@ class _LongRun:
         if kind == "batches":
             text = (
                 f"{line['done']} batches: {text}; {short(line['updates_per_s'])} updates/s, "
-                f"BFS {line['bfs_ms']:.1f} ms, PageRank {line['pagerank_ms_an_iteration']:.2f} ms an iteration"
+                f"BFS {line['bfs_ms']:.1f} ms, PageRank {line['pagerank_ms_an_iteration']:.2f} ms per iteration"
             )
         self.console.print(text, highlight=False, soft_wrap=True)
 

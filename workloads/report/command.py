@@ -175,7 +175,7 @@ def _updates(lines: Run) -> tuple[list[str], list[Row]]:
             slowest = cells.setdefault(f"slowest of them, relative to a copy of the graph{where}", {})
             slowest[line["structure"]] = line["slowest_copies"], ""
     for line in of(lines, "check"):
-        cells.setdefault("bytes an edge after the batches", {})[line["structure"]] = line["bytes_per_edge"], ""
+        cells.setdefault("bytes per edge after the batches", {})[line["structure"]] = line["bytes_per_edge"], ""
 
     # Lay them out, structures in the order of their first appearance.
     names = list(dict.fromkeys(name for row in cells.values() for name in row))

@@ -196,13 +196,13 @@ def _says(line: dict[str, Any]) -> str:
     parts = [f"{line['workers']} workers, scale {line['scale']}"]
     if "bfs" in line:
         parts.append(f"{short(line['built'])} edges, built in {line['build_s']:.2f} s")
-        parts.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration")
+        parts.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms per iteration")
     if "born" in line:
         parts.append(f"{short(line['insert']['updates_per_s'])} inserts/s by calls")
         pipelined = line["pipelined"]
         parts.append(f"{short(pipelined['updates_per_s'])} pipelined, {pipelined['share_of_link']:.0%} of the link")
-        for name in ("born", "mixed"):
-            parts.append(f"{short(line[name]['updates_per_s'])} {name}, {line[name]['p50_ms']:.2f} ms a step")
+        for name, label in (("born", "from the workers"), ("mixed", "with 50% deletes")):
+            parts.append(f"{short(line[name]['updates_per_s'])} {label}, {line[name]['p50_ms']:.2f} ms per step")
     return "; ".join(parts)
 
 
@@ -211,7 +211,7 @@ ROWS: dict[str, str] = {
     "edges": "built",
     "BFS ms": "bfs.p50_ms",
     "BFS GTEPS": "bfs.gteps_median",
-    "PageRank ms an iteration": "pagerank.p50_ms",
+    "PageRank ms per iteration": "pagerank.p50_ms",
     "largest shard / mean": "most_arcs_over_mean",
     "edges before the batches": "resident",
     "inserts/s, a call each": "insert.updates_per_s",

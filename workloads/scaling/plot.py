@@ -14,9 +14,9 @@ __all__ = ["save_scaling_plot"]
 
 PANELS: dict[str, tuple[str, float]] = {
     "updates from the client [M/s]": ("pipelined.updates_per_s", 1e-6),
-    "updates born on the workers [M/s]": ("mixed.updates_per_s", 1e-6),
+    "updates from the workers, 50% deletes [M/s]": ("mixed.updates_per_s", 1e-6),
     "BFS [ms]": ("bfs.p50_ms", 1.0),
-    "PageRank [ms an iteration]": ("pagerank.p50_ms", 1.0),
+    "PageRank [ms per iteration]": ("pagerank.p50_ms", 1.0),
 }
 
 

@@ -76,14 +76,14 @@ class Point:
         step = max(1, min(self.options.part, total // size))
         steps = total // (step * size)
         began = time.perf_counter()
-        reports = graph.ingest(self.edges.born(0, step, weighted), steps=steps)
+        reports = graph.ingest(self.edges.on_workers(0, step, weighted), steps=steps)
         if steps * step * size < total:
             reports.append(graph.update(self.host(steps * step * size, total, weighted)))
         return time.perf_counter() - began, sum(report.inserted for report in reports)
 
     def host(self, start: int, stop: int, weighted: bool = False) -> EdgeBatch:
         """Return edges in the client's host memory."""
-        drawn = self.edges.born(start, stop - start, weighted)(0, 1, 0, self.maker)
+        drawn = self.edges.on_workers(start, stop - start, weighted)(0, 1, 0, self.maker)
         src, dst, *weight = (self.maker.to_host(column) for column in drawn)
         del drawn
         self.free()

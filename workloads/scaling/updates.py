@@ -38,7 +38,7 @@ class Updates:
             figures |= {"resident": graph.num_edges}
             figures |= {op: self._calls(graph, op) for op in ("insert", "delete")}
             figures |= {"pipelined": self._pipelined(graph)}
-            figures |= {"born": self._born(graph), "mixed": self._mixed(graph)}
+            figures |= {"born": self._from_workers(graph), "mixed": self._mixed(graph)}
             return {**figures, "resident_end": graph.num_edges, "nbytes_end": graph.nbytes}
 
     def _calls(self, graph: DynamicGraph, op: str) -> dict[str, Any]:
@@ -76,19 +76,19 @@ class Updates:
             "share_of_link": round(8 * rate / link, 3),
         }
 
-    def _born(self, graph: DynamicGraph) -> dict[str, Any]:
+    def _from_workers(self, graph: DynamicGraph) -> dict[str, Any]:
         """Measure new edges drawn on the workers, `--batch` on each per step, in one call."""
         size, count = self.options.batch, self.options.batches
         before, first, each = graph.num_edges, self.next, size * len(self.point.workers)
         self.next += (WARM + count) * each
-        warm = graph.ingest(self.point.edges.born(first, size), steps=WARM)
+        warm = graph.ingest(self.point.edges.on_workers(first, size), steps=WARM)
         began = time.perf_counter()
-        reports = graph.ingest(self.point.edges.born(first + WARM * each, size), steps=count)
+        reports = graph.ingest(self.point.edges.on_workers(first + WARM * each, size), steps=count)
         return self._rate(graph, before, [*warm, *reports], time.perf_counter() - began)
 
     def _mixed(self, graph: DynamicGraph) -> dict[str, Any]:
         """Measure half new edges, half old ones deleted."""
-        size, count, source = self.options.batch // 2, self.options.batches, self.point.edges.born
+        size, count, source = self.options.batch // 2, self.options.batches, self.point.edges.on_workers
         before, each = graph.num_edges, size * len(self.point.workers)
         warm = graph.ingest(Churn(source(self.next, size), source(0, size)), steps=WARM)
         came, went = source(self.next + WARM * each, size), source(WARM * each, size)

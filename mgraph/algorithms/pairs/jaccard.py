@@ -83,7 +83,7 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
         array = _as_pairs(pairs)
         array = array.reshape(0, 2) if array.shape == (0,) else array
         if array.ndim != 2 or array.shape[1] != 2:
-            raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices a pair")
+            raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices per pair")
     except InvalidBatch as error:
         raise InvalidOption(str(error)) from None
 

@@ -71,26 +71,9 @@ class _InFlight:
 
 
 class Pipeline:
-    """Sends batches without waiting for earlier ones.
+    """Sends batches without waiting for earlier ones, and commits them in call order, one epoch each.
 
-    They are committed in call order, one epoch each. Made by `DynamicGraph.pipeline`. One thread uses it, as a context
-    manager.
-
-    Parameters
-    ----------
-    coordinator : Caller
-    sending : callable
-        ``sending(batch, args, land)`` checks a batch and returns a context manager that yields its `Shares`, each with
-        `args`. A batch that cannot overlap is applied there, after ``land()`` has waited for those in flight; its
-        report is yielded.
-    stream : callable
-        ``stream(operations, land)`` does the same for a stream of updates and queries, and yields its `Prepared`.
-    max_bytes : int
-        Bytes of batches that may be in flight. A batch of more bytes is sent alone.
-    landed : callable
-        Called after the block, when all batches are committed.
-    history : History, optional
-        Records each batch that is committed.
+    `DynamicGraph.pipeline` makes it. One thread uses it, as a context manager.
 
     Notes
     -----
@@ -125,6 +108,24 @@ class Pipeline:
         landed: Callable[[], None] = lambda: None,
         history: History | None = None,
     ) -> None:
+        """Make the pipeline of a graph.
+
+        Parameters
+        ----------
+        coordinator : Caller
+        sending : callable
+            ``sending(batch, args, land)`` checks a batch and returns a context manager that yields its `Shares`, each
+            with `args`. A batch that cannot overlap is applied there, after ``land()`` has waited for those in flight;
+            its report is yielded.
+        stream : callable
+            ``stream(operations, land)`` does the same for a stream of updates and queries, and yields its `Prepared`.
+        max_bytes : int
+            Bytes of batches that may be in flight. A batch of more bytes is sent alone.
+        landed : callable
+            Called after the block, when all batches are committed.
+        history : History, optional
+            Records each batch that is committed.
+        """
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
         self._done, self._outcomes = landed, BatchResults(coordinator, history)
         self._open = self._changed = False

@@ -114,8 +114,8 @@ def stream(
         The source, one of:
 
         - a path, or a list of paths, of .npz, Parquet and CSV files; the last two are read a piece at a time;
-        - an `EdgeBatch`, a data frame (that of `to_pandas`, say; a lazy one of Polars is computed), a mapping or a
-          tuple of columns, as a part of `ingest` may be;
+        - an `EdgeBatch`, a data frame (a lazy one of Polars is computed), a mapping or a tuple of columns, as a
+          part of `ingest` may be;
         - an iterable of these, which may be endless; it may yield Dask's delayed values too, and fill the same arrays
           for each part;
         - a Dask DataFrame, of which the workers compute a few partitions ahead;

@@ -50,6 +50,7 @@ def open_graph(
         If a complete record is damaged, or a file is missing, open the graph as it was before, and warn of the loss.
         Otherwise `StoreError` names the file.
     sync : "always" | "background"
+        The point at which later changes are acknowledged, as in `DynamicGraph`. It is not taken from the store.
     **options
         Options of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,
         `max_recoveries`; and options of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`,

@@ -103,7 +103,7 @@ def test_single_steps(before: list[int], after: list[int], events: list[Event]) 
     assert events_of(names) == events
 
 
-def test_names_begin_where_they_are_told_to() -> None:
+def test_names_begin_at_a_given_number() -> None:
     names = Names(7)
     names.pass_on(Device("cpu", 0), np.array([0, 0, 2], np.uint32))
     assert names.names[[0, 0, 2]].tolist() == [7, 7, 8] and names.next == 9

@@ -164,7 +164,7 @@ def dealt_grid(size: int, rows: int, columns: int) -> Graph:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [2, 4])
-def test_roots_that_are_told_as_an_array(
+def test_roots_that_are_sent_as_an_array(
     monkeypatch: pytest.MonkeyPatch, states: list[dict[str, int]], separate: None, size: int, mapped: bool | str
 ) -> None:
     """Each rank joins nearly all vertices of the others to another tree than theirs, but tells few pairs."""
@@ -174,7 +174,7 @@ def test_roots_that_are_told_as_an_array(
     assert [(state["told"], state["parts"]) for state in states] == [(1, 0)] * size
 
 
-def test_a_large_tree_of_all_ranks_is_told_as_bits(states: list[dict[str, int]], separate: None) -> None:
+def test_a_large_tree_of_all_ranks_is_sent_as_bits(states: list[dict[str, int]], separate: None) -> None:
     graph = random_graph(6, 3000, 30000, directed=False)
     check(graph, cut(3000, 3))
     assert [(state["told"], state["is_long"]) for state in states] == [(0, 0)] * 3

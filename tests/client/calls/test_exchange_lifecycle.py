@@ -158,7 +158,7 @@ def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
             coordinator.call("echo")
 
 
-def test_a_change_that_cannot_be_refused_is_told_and_the_graph_goes_on():
+def test_a_change_that_cannot_be_refused_is_reported_and_the_graph_goes_on():
     with fake_cluster(2) as (coordinator, workers):
         with pytest.raises(StoreError, match="whether the store has it"):
             coordinator.call("refusal_fails_together")

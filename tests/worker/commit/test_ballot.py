@@ -237,7 +237,7 @@ def test_no_vote_follows_where_a_change_that_exchanges_fails(shard):
 
 @pytest.mark.parametrize(("changes", "outcome"), [(0, "discard"), (1, "commit")])
 @pytest.mark.parametrize("kind", [Noted, NotedMove])
-def test_a_vote_that_is_not_heard_leaves_the_rank_in_doubt_until_it_is_told(shard, changes, outcome, kind):
+def test_a_vote_that_is_not_heard_leaves_the_rank_in_doubt_until_it_learns_the_outcome(shard, changes, outcome, kind):
     noted: list[str] = []
     ballot, change = noted_ballot(shard, noted), kind(shard, noted)
 

@@ -120,7 +120,7 @@ def test_a_whole_batch_is_not_routed(monkeypatch):
 
 
 def test_copies_of_a_whole_batch_are_small_together():
-    ids = np.zeros(WHOLE // 16, np.uint32)  # 8 bytes an edge, for 2 ranks
+    ids = np.zeros(WHOLE // 16, np.uint32)  # 8 bytes per edge, for 2 ranks
     assert all("whole" in share for share in deal(columns(EdgeBatch(ids, ids)), 2, whole=WHOLE))
     for size, edges in (2, len(ids) + 1), (3, len(ids)):
         more = np.zeros(edges, np.uint32)

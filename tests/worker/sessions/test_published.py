@@ -43,7 +43,7 @@ def test_the_lock_goes_round_in_the_order_of_the_requests():
     assert b.given == [{"attempt": 4, "known": b"second"}]
 
 
-def test_a_holder_is_told_once_that_others_wait_and_each_later_holder_too():
+def test_each_holder_is_notified_once_that_others_wait():
     lock = LockQueue(3, b"first")
     a, b, c = (Client(lock) for _ in range(3))
     a.ask(1)

@@ -276,7 +276,7 @@ def test_the_thread_forgets_the_arguments_of_a_call_that_is_answered():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_servant_is_told_of_the_next_call_where_that_is_known(monkeypatch, fails):
+def test_the_next_call_is_announced_if_it_is_known(monkeypatch, fails):
     """And goes on if it cannot make that ready."""
     told: list[tuple[str | None, int]] = []
 

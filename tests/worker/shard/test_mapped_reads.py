@@ -16,7 +16,7 @@ N = 60
 
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("structure", names())
-def test_a_desk_answers_as_the_structure_does(structure, kind):
+def test_mapped_reads_answer_as_the_structure_does(structure, kind):
     rng, device = fresh_rng(), Device.of(kind)
     edges, first = create(structure, N, device=device, weighted=True), 1000
     ends = rng.integers(0, N, (2, 300), np.uint32)

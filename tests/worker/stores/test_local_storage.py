@@ -120,7 +120,7 @@ def test_a_write_that_fails_half_way_refuses_the_change_alone(tmp_path, sync, nu
     end(ranks)
 
 
-def test_after_a_sync_that_fails_nothing_is_logged_any_more_and_all_that_was_told_is_there(tmp_path, fault):
+def test_after_a_failing_sync_nothing_is_logged_and_acknowledged_changes_stay(tmp_path, fault):
     graph = changed(tmp_path)
     for what in CONTENT:
         raised(graph.change(what))
@@ -136,7 +136,7 @@ def test_after_a_sync_that_fails_nothing_is_logged_any_more_and_all_that_was_tol
     end(ranks)
 
 
-def test_a_background_sync_that_fails_is_told_with_a_later_change(tmp_path, fault):
+def test_a_failing_background_sync_is_reported_with_a_later_change(tmp_path, fault):
     graph = changed(tmp_path, "background", (0, N))
     raised(graph.change("batch"))
     fault.at("sync", "rank-0000", errno.EIO)

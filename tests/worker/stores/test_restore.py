@@ -114,7 +114,7 @@ def test_one_rank_goes_on_without_a_new_exchange_after_a_refusal(tmp_path, monke
     end(ranks)
 
 
-def test_a_rank_in_doubt_logs_the_refusal_once_it_is_told(tmp_path, monkeypatch):
+def test_a_rank_in_doubt_logs_the_refusal_once_it_learns_the_outcome(tmp_path, monkeypatch):
     from mgraph.worker.commit.ballot import Ballot
 
     graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
@@ -243,7 +243,7 @@ def test_places_in_sources_are_those_of_the_batches_that_are_there(tmp_path, sna
     end(ranks)
 
 
-def test_workers_that_do_not_see_the_same_folder_are_told(tmp_path):
+def test_workers_that_do_not_see_the_same_folder_are_reported(tmp_path):
     ranks = Ranks((0, 5, 10))
     kind = {"structure": "csr", "directed": True, "weighted": False, "reverse": False, "n_vertices": 10}
     paths = [{"path": str(tmp_path / name)} for name in ("a", "b")]

@@ -27,10 +27,10 @@ def connected_components(self: Runs[T]) -> T:
     Raises
     ------
     CapacityError
-        A worker has too little memory. It needs 4 bytes for each vertex of the whole graph, 8 on several workers, and
-        12 if the graph has an `order`. Of these, several workers keep 4 until the graph is closed, and so does an
-        order. Of CPU workers of one host only the first needs these, and keeps 8. The result is 8 bytes for each owned
-        vertex.
+        A worker has too little memory. It needs 4 bytes per vertex of the whole graph, 8 on several workers, and 12 if
+        the graph has an `order`. On several workers, or with an order, 4 of these bytes stay until the graph is closed.
+        Of CPU workers on one host, only the first needs this memory, and keeps 8 bytes. The result takes 8 bytes per
+        owned vertex.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 

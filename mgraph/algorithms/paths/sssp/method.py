@@ -38,8 +38,8 @@ def sssp(self: Runs[T], source: int | str, predecessors: bool = False, dtype: An
     -------
     VertexValues
         With ``.reached``, the number of vertices reached; ``.delta``, the width of the ranges in which distances were
-        settled; and ``.supersteps``, the number of times that all workers followed near vertices, or advanced to the
-        next range.
+        settled; and ``.supersteps``, the number of times that all workers relaxed the near vertices, or advanced to
+        the next range.
 
     Raises
     ------

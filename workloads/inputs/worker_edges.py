@@ -11,13 +11,13 @@ from mgraph.device import Array, Device
 from mgraph.sources.rmat import Rmat
 from workloads.inputs.generators import Drawn, Generator
 
-__all__ = ["Born", "edges_between", "weights_of"]
+__all__ = ["WorkerEdges", "edges_between", "weights_of"]
 
 CHUNK = 1 << 26  #: edges drawn at once by array operations, with 40 bytes of scratch each
 
 
 @dataclass(frozen=True)
-class Born:
+class WorkerEdges:
     """Source of a graph's numbered edges, `batch` per rank and step.
 
     In step s, rank r draws the `batch` edges from number ``first + (s * size + r) * batch`` on.
