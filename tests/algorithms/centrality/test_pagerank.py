@@ -140,6 +140,16 @@ def test_warm_start(device: str, size: int, way: str) -> None:
     assert np.abs(again - with_networkx(grown, tol=1e-9)).sum() < 1e-5
 
 
+def test_warm_start_after_vertices_were_added() -> None:
+    graph, partition = random_graph(9, 2050, 9000), Partition((0, 1000, 2050))
+    made = shards(graph, partition, reverse=True)
+    starts = {0: np.full(1000, 1 / 2000, np.float32), 1: np.full(1000, 1 / 2000, np.float32)}
+    ranks, info = run_from(made, starts, tol=1e-6)
+    assert np.abs(ranks - with_networkx(graph, tol=1e-9)).sum() < 1e-5
+    _, info = run_from(made, starts, max_iter=0)
+    assert info["iterations"] == 0
+
+
 @pytest.mark.parametrize("value", [np.nan, -1.0, np.inf, 0.0])
 def test_bad_start(value: float) -> None:
     graph = random_graph(9, 50, 100)

@@ -94,8 +94,8 @@ class Iteration:
         """
         view = self.shard.out_edges.view()
         self.common.StartRanks(
-            self.n, graph=view, n=self.n, start=start, scale=scale, even=even, degrees=self.degrees, ranks=self.sums,
-            tally=self.tally[0],
+            self.n, graph=view, n=self.n, start=start, given=0 if start is None else min(len(start), self.n),
+            scale=scale, even=even, degrees=self.degrees, ranks=self.sums, tally=self.tally[0],
         )  # fmt: skip
 
     def iterate(self, base: Base, tol: float, max_iter: int) -> dict[str, Any]:

@@ -110,9 +110,9 @@ def run(
         with float64, the k-th iterate is the definition's up to 1e-4 relative.
     max_iter : int
         The largest number of iterations.
-    start : float32 or float64[hi - lo] or [several, hi - lo], or None
-        The first ranks of the own vertices, usually an earlier result; scaled to sum to 1 over the whole graph. If it
-        is None, all begin at ``1 / n_vertices``.
+    start : float32 or float64[k] or [several, k], or None
+        The first ranks of the own vertices, usually an earlier result; scaled to sum to 1 over the whole graph.
+        Vertices past its end, which were added later, begin at ``1 / n_vertices``, and so do all if it is None.
     dtype : "float32" | "float64"
         The dtype of the ranks. With float64, whole float64 shares are gathered, which takes up to four times as long.
     weight : bool

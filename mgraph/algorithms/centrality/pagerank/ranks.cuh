@@ -123,11 +123,12 @@ struct OutWeights {  // sums the weights of rows, 32 per tile, one after another
 };
 
 template <class View>
-struct StartRanks {  // sets degree and first rank, from `start` or, without it, `even`, one lane per row
+struct StartRanks {  // sets degree and first rank, from `start` or `even` past its end, one lane per row
     static constexpr int lanes = 1;
     View graph;
     i64 n;
     const f64* start;
+    i64 given;
     f64 scale;
     f64 even;
     Receivers* degrees;  // sums of weights are computed before
@@ -136,7 +137,7 @@ struct StartRanks {  // sets degree and first rank, from `start` or, without it,
     DEVICE void operator()(Grid grid) const {
         RankSums<true> all;
         for (i64 row : grid.items(n)) {
-            f64 rank = (start ? start[row] : even) * scale;
+            f64 rank = (row < given ? start[row] : even) * scale;
             if (!BY_WEIGHT) degrees[row] = (Receivers)graph.degree(row);
             ranks[row] = rank;
             if (degrees[row]) all.count(all.handed, rank);

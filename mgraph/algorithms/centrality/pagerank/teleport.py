@@ -95,7 +95,7 @@ def teleport(
 
 
 def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
-    """Return the factor by which the numbers of `start` sum to 1; without it, `even` for each vertex.
+    """Return the factor by which numbers sum to 1.
 
     Up to two read-backs, one allreduce. Raises `InvalidOption`, naming `name` and the smallest value, on every rank if
     it is not possible.
@@ -103,8 +103,9 @@ def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float
     # Sum the own part.
     total, bad, least = even * (shard.hi - shard.lo), 0.0, math.inf
     if start is not None and len(start):
+        start = start[: shard.hi - shard.lo]
         with np.errstate(over="ignore"):  # a sum that is not finite is refused below
-            total = float(start.sum(dtype=np.float64))
+            total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
         least = float(start.min())
         bad = float(not least >= 0)  # NaN too
 
