@@ -145,13 +145,16 @@ class Vertices:
 class VertexData:
     """A number per vertex as an argument: an array by users' ids, or an earlier result.
 
-    With `rows` it has several rows, float64[k, n_vertices]. The program gets the part of its own vertices, on the
-    shard's device or in host memory. `name` is the user's name of the argument, if the program has another.
+    With `rows` it has several rows, float64[k, n_vertices], or results among a list of rows. Vertices past the end of
+    an array, those without a value in a Series, and those that a result does not have get the mean of the values, or 0
+    if `missing` is "zero". The program gets the numbers of its own vertices, on the shard's device or in host memory.
+    `name` is the user's name of the argument, if the program has another.
     """
 
     values: Any
     rows: bool = False
     name: str | None = None
+    missing: str = "mean"
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,32 @@ class AsyncHandle:
     async def __aexit__(self, *exc: Any) -> None:
         await self._thread.run(partial(self._target.__exit__, *exc), always=True)
 
+    # Python would answer these without the values, and wrongly: a comparison by identity, an array of one handle.
+
+    def __eq__(self, other: object) -> bool:
+        return self is other if not self._has_values else self._refuse("==")
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other if not self._has_values else self._refuse("!=")
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return not self._has_values or self._refuse("bool()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._refuse("an array")
+
+    @property
+    def _has_values(self) -> bool:
+        return isinstance(self._target, VertexValues)
+
+    def _refuse(self, operation: str) -> NoReturn:
+        raise TypeError(
+            f"{operation} of {self!r} cannot be awaited; in_thread of the graph runs a function in its thread, and "
+            "methods, such as to_numpy(), are coroutines"
+        )
+
     def __repr__(self) -> str:
         # The repr of a result would ask the workers for values.
         return f"<async {self._target!s}>"

@@ -100,6 +100,52 @@ def test_pagerank_goes_on_from_an_older_result(client3, size, kind):
     assert_clean(client3)
 
 
+def test_numbers_of_fewer_vertices_than_the_graph_has(place):
+    """Vertices that a result does not have begin with its mean, and no walk jumps to them."""
+    exact = {"dtype": "float64", "tol": 1e-12}
+    with DynamicGraph(place, 40, reverse=True) as graph:
+        graph.insert(np.arange(39), np.arange(1, 40))
+        old = graph.degree_centrality()
+        rows = graph.pagerank(personalization=[old, {3: 1}])
+        graph.add_vertices(30)
+        graph.insert(np.arange(40, 70), np.arange(10, 40))
+        values = old.to_numpy()
+        begun, zeros = np.append(values, np.full(30, values.mean())), np.zeros(30)
+        for change in (lambda: None, graph.rebalance, graph.reorder):
+            change()
+            np.testing.assert_allclose(graph.pagerank(start=old, max_iter=0), begun / begun.sum(), rtol=1e-6)
+            np.testing.assert_allclose(graph.hits(start=old, max_iter=0), graph.hits(start=begun, max_iter=0))
+            for argument in ("personalization", "dangling"):
+                want = graph.pagerank(**{argument: np.append(values, zeros)}, **exact)
+                np.testing.assert_allclose(graph.pagerank(**{argument: old}, **exact), want, atol=1e-9)
+            want = graph.pagerank(personalization=np.append(values, zeros), **exact)
+            np.testing.assert_allclose(graph.pagerank(personalization=[old, old], **exact), [want, want], atol=1e-9)
+        with pytest.raises(InvalidOption, match=r"start has shape \(2, 40\)"):
+            graph.pagerank(start=rows, personalization=[{0: 1}, {1: 1}])
+        np.testing.assert_array_equal(old, values)
+
+
+def test_numbers_of_vertices_that_left(place):
+    exact = {"dtype": "float64", "tol": 1e-12}
+    with DynamicGraph(place, keys="string", reverse=True) as graph:
+        graph.insert(list("abcd"), list("bcda"))
+        old, both = graph.degree_centrality(), [{"a": 1}, {"d": 1}]
+        rows = graph.pagerank(personalization=both, **exact)
+        graph.delete_vertices(["b"])
+        graph.insert(list("xa"), list("ax"))
+        present = {key: value for key, value in old.items() if key != "b"}
+        for argument in ("personalization", "dangling"):
+            want = graph.pagerank(**{argument: present}, **exact)
+            np.testing.assert_allclose(graph.pagerank(**{argument: old}, **exact), want, atol=1e-9)
+        want = graph.pagerank(personalization=[present, {"a": 1}], **exact)
+        np.testing.assert_allclose(graph.pagerank(personalization=[old, {"a": 1}], **exact), want, atol=1e-9)
+        # The rows go by keys, though there are as many vertices as before.
+        begun = graph.pagerank(start=rows, personalization=both, max_iter=0, dtype="float64").to_pandas()
+        left = rows.to_pandas()
+        want = left.reindex(graph.vertices()).fillna(left.mean())
+        np.testing.assert_allclose(begun.reindex(want.index), want / want.sum(), rtol=1e-6)
+
+
 def test_pagerank_in_float64_and_by_iterations(client3):
     graph, oracle = make(client3, 3, 2)
     with graph:

@@ -68,6 +68,11 @@ def test_a_program_on_a_cluster_of_its_own():
             assert (await found.to_numpy()).tolist() == [0, 1, 2, 3, -1]
             assert (await found.predecessors.to_numpy()).tolist() == [-1, 0, 1, 2, -1]
             assert await g.in_thread(lambda graph, ranks: int((ranks + 1).max()), found) == 4
+            # Python has answers of its own to these, which would be wrong.
+            for wrong in (lambda: found == 0, lambda: found != 0, lambda: bool(found), lambda: np.asarray(found)):
+                with pytest.raises(TypeError, match="of <async <bfs: .*cannot be awaited; in_thread of the graph"):
+                    wrong()
+            assert g == g and g != found and {found: 1}[found] == 1
             async with await g.maintain("connected_components") as live, await g.pipeline() as pipeline:
                 pending = [await pipeline.update(EdgeBatch([3], [v])) for v in (0, 4)]
                 assert [report.inserted for report in await asyncio.gather(*pending)] == [1, 1]

@@ -122,3 +122,28 @@ def test_what_is_received_is_what_was_sent(carried):
         src = np.repeat(np.arange(n), np.diff(rows.offsets))
         sent = np.bincount(rows.dst, state.sent[src], n)
         assert np.abs(sent - state.sums).sum() < 1e-13
+
+
+def test_a_teleport_vector_after_vertices_were_added(monkeypatch):
+    """Forward push takes them in, and so do the iterations after it, which would read past the vector's end."""
+    rng, exact, lengths, run = fresh_rng(), {"dtype": "float64", "tol": 1e-10, "max_iter": 1000}, [], maintain.run
+
+    def noted(shard: Any, **arguments: Any) -> Any:
+        lengths.append((len(arguments["dense"]), shard.n_vertices))
+        return run(shard, **arguments)
+
+    monkeypatch.setattr(maintain, "run", noted)
+    monkeypatch.setattr(maintain.Ranks, "_allowed", lambda self, most: 1 << 40)
+    with DynamicGraph(n_vertices=50, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 50, (2, 120)))
+        given = {"personalization": rng.random(50), **exact}
+        live = graph.maintain("pagerank", **given)
+        for pushes in (True, False):
+            monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most, pushes=pushes: pushes)
+            if pushes:
+                graph.add_vertices(3)
+            graph.insert(*rng.integers(0, 53, (2, 2)))
+            assert promised(live.result(), graph, given)
+            assert live.report.how == "incremental"
+    assert len(lengths) > 2
+    assert all(length == n for length, n in lengths)

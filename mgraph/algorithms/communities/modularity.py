@@ -35,7 +35,7 @@ def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
         `label_propagation` or `connected_components`. A result of this graph stays on the workers, unless the graph was
         reordered since.
     resolution : float
-        0 or more.
+        0 to 1e100.
 
     Returns
     -------
@@ -45,7 +45,8 @@ def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
     Raises
     ------
     InvalidOption
-        `labels` has another length, or other numbers; a weight is negative or not finite; or `resolution` is.
+        `labels` has another length, or other numbers; a weight is negative or not finite; or `resolution` is out of
+        its range.
     GraphClosed
         `labels` is a closed result.
     CapacityError

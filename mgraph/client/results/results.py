@@ -343,6 +343,10 @@ class VertexRows(VertexValues):
         """Raise `InvalidOption`: `to_pandas` has a column for each row."""
         raise InvalidOption(f"this result of {self.name} has several rows; to_pandas() has a column for each")
 
+    def to_arrow(self) -> Any:
+        """Raise `InvalidOption`: `to_pandas` has a column for each row."""
+        raise InvalidOption(f"this result of {self.name} has several rows; to_pandas() has a column for each")
+
     def to_pandas(self) -> Any:
         """Gather the rows as columns of a ``pandas.DataFrame`` with the vertices as its index. O(k n)."""
         pd = needed("pandas", "to_pandas()")

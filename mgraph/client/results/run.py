@@ -116,11 +116,11 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _in_vertex_order(values: Any, numbering: Numbering, name: str) -> Any:
+def _in_vertex_order(values: Any, numbering: Numbering, name: str, missing: str) -> Any:
     """Align a Series or a result of other vertices with the vertices.
 
-    Vertices without a value get the mean, and values of unknown keys are dropped; in one of `EACH` such a key raises
-    `UnknownVertex`.
+    Vertices without a value get that of `_filled`, and values of unknown keys are dropped; in one of `EACH` such a key
+    raises `UnknownVertex`.
     """
     keys, n = numbering.keys, numbering.n_vertices
 
@@ -134,7 +134,7 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str) -> Any:
             raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
     else:
         layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
-        if keys is None or layout.keys is None or layout.keys is keys or isinstance(values, VertexRows):
+        if keys is None or layout.keys is None or layout.keys is keys:
             return values
         ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
 
@@ -144,18 +144,39 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str) -> Any:
 
     # Put the values in place.
     numbers = Device.to_host(as_numbers(values, name, ADVICE.get(name, "")) if is_series(values) else values.to_numpy())
-    if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
+    rows = isinstance(values, VertexRows)
+    if numbers.ndim != 1 + rows or numbers.dtype.kind not in "biuf":
         raise InvalidBatch(f"it has shape {numbers.shape} and dtype {numbers.dtype}; one column of numbers is needed")
-    array = np.full(n, numbers.mean() if len(numbers) else 1.0)
-    array[ids[ids != NONE]] = numbers[ids != NONE]
+    array = _filled(numbers, n, missing)
+    array[..., ids[ids != NONE]] = numbers[..., ids != NONE]
     return array
+
+
+def _filled(numbers: np.ndarray, n: int, missing: str) -> np.ndarray:
+    """Return float64[..., n], filled with the mean of each row of `numbers`, 1 without numbers; or with 0."""
+    array = np.zeros((*numbers.shape[:-1], n))
+    if missing == "mean":
+        with np.errstate(over="ignore"):  # the program rejects values that are not finite
+            array[:] = numbers.mean(axis=-1, keepdims=True) if numbers.size else 1.0
+    return array
+
+
+def _aligned(values: Any, numbering: Numbering, name: str, missing: str) -> np.ndarray:
+    """Return numbers from users as an array in host memory, aligned with the vertices. Raises `InvalidOption`."""
+    try:
+        ordered = _in_vertex_order(values, numbering, name, missing)
+    except InvalidBatch as error:
+        raise InvalidOption(f"{name}: {error}") from None
+    array = ordered.to_numpy() if isinstance(ordered, VertexValues) else as_numbers(ordered, name, ADVICE.get(name, ""))
+    host: np.ndarray = Device.to_host(array)
+    return host
 
 
 def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
     """Return each rank's part of an argument with a number for each vertex.
 
     An earlier result of the same graph and order is on the ranks already, so only its key is sent. An array by users'
-    ids is split in internal order; vertices past the array's end get its mean.
+    ids is split in internal order.
 
     Raises
     ------
@@ -173,26 +194,29 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
         if remote.coordinator is coordinator and remote.numbering.generation == numbering.generation:
             moved = remote.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
             reference = {"starts": starts, "result": remote.key, "column": values._column, "moved": moved}
+            reference |= {"missing": data.missing} if len(values) < numbering.n_vertices else {}
             return [reference] * numbering.partition.size
     # Anything else is sent as an array, in internal order.
-    try:
-        ordered = _in_vertex_order(values, numbering, name)
-    except InvalidBatch as error:
-        raise InvalidOption(f"{name}: {error}") from None
-    array = ordered.to_numpy() if isinstance(ordered, VertexValues) else as_numbers(ordered, name, ADVICE.get(name, ""))
-    array = Device.to_host(array)
-    if data.rows:
-        inside = np.empty_like(array)
-        inside[:, numbering.inside(np.arange(array.shape[1]))] = array
-        return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
-    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
+    if not data.rows:
+        array = _whole(values, numbering, name, data.missing)
+    elif isinstance(values, list):
+        rows = [_whole(row, numbering, f"{name}[{i}]", data.missing) for i, row in enumerate(values)]
+        array = np.stack(rows)
+    else:
+        array = _aligned(values, numbering, name, data.missing)
+    inside = np.empty_like(array)
+    inside[..., numbering.inside(np.arange(numbering.n_vertices))] = array
+    return [{"starts": starts, "values": inside[..., first:end]} for first, end in pairwise(starts)]
+
+
+def _whole(values: Any, numbering: Numbering, name: str, missing: str) -> np.ndarray:
+    """Return one column of numbers from users, with a number for each vertex: float64[n_vertices]."""
+    array, n = _aligned(values, numbering, name, missing), numbering.n_vertices
+    if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > n:
         raise InvalidOption(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; "
-            f"it must be a one-dimensional array of {'' if name in EACH else 'at most '}{numbering.n_vertices} "
-            "numbers, one for each vertex"
+            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be a one-dimensional array of "
+            f"{'' if name in EACH else 'at most '}{n} numbers, one for each vertex"
         )
-    # The program rejects values that are not finite.
-    with np.errstate(over="ignore"):
-        inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
-        inside[numbering.inside(np.arange(len(array)))] = array
-    return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]
+    filled = _filled(array, n, missing)
+    filled[: len(array)] = array
+    return filled

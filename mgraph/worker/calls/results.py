@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.device import Array
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.results import arithmetic
 from mgraph.worker.results.maintained import catch_up, columns
 from mgraph.worker.shard.results import Result
+from mgraph.worker.shard.shard import Shard
 
 __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
@@ -134,16 +136,31 @@ def _own_values(
     result: str | None = None,
     column: str | None = None,
     moved: bool = False,
+    missing: str | None = None,
     values: Any = None,
 ) -> Any:
     """Return values of the own vertices: `values`, or those of an earlier result.
 
-    Values that `moved` have the ranges of their own time, and are gathered from all ranks.
+    Values that `moved` have the ranges of their own time, and are gathered from all ranks. Of a result of fewer
+    vertices, `missing` tells the value of the others: "mean" or "zero".
     """
     shard = rank.owner(starts, generation)
     if result is None:
         return shard.device.host.asarray(values) if isinstance(values, np.ndarray) else values
     stored = shard.result(result).column(column)
-    if not moved:
-        return stored
-    return shard.device.concatenate(shard.exchange.allgather(stored))[shard.lo : shard.hi]
+    if moved:
+        stored = shard.device.concatenate(shard.exchange.allgather(stored))[shard.lo : shard.hi]
+    return stored if missing is None else _filled(shard, stored, missing)
+
+
+def _filled(shard: Shard, values: Array, missing: str) -> Array:
+    """Return float64[hi - lo]: `values`, and after their end 0, or the mean of the values of all ranks."""
+    number = 0.0
+    if missing == "mean":
+        with np.errstate(over="ignore"):  # the program rejects values that are not finite
+            own = np.array([float(values.sum(dtype=np.float64)), len(values)])
+            total, count = shard.exchange.allreduce(own).tolist()
+        number = total / count if count else 1.0
+    filled = shard.device.full(shard.hi - shard.lo, number, np.float64)
+    filled[: len(values)] = values
+    return filled

@@ -130,8 +130,8 @@ def test_a_tolerance_below_rounding(tol: float) -> None:
         ({"tol": -1}, "tol is -1"),
         ({"max_iter": 1.5}, "max_iter"),
         ({"weight": True}, "weighted=True"),
-        ({"start": np.array([1, -1.0, 0])}, "start must be .* from -1.0 to 1.0"),
-        ({"start": np.array([1, np.nan, 0])}, "start must be"),
+        ({"start": np.repeat([1, -1.0], 10)}, "start must be .* from -1.0 to 1.0"),
+        ({"start": np.repeat([1, np.nan], 10)}, "start must be"),
         ({"start": np.zeros(20)}, "start must be"),
     ],
 )

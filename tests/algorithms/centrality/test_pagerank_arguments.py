@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import array
+import importlib
+from contextlib import suppress
 from typing import Any
 
 import networkx as nx
@@ -138,6 +141,22 @@ def test_several_go_on(device: str, size: int) -> None:
     bad[1, 7] = -1
     with pytest.raises(InvalidOption, match=r"nstart\[1\] sums to .* least value is -1"):
         run(made, PAGERANK, nstart=bad, personalization=personal)
+
+
+def test_a_short_array_of_any_library_has_0_past_its_end() -> None:
+    graph = random_graph(2, 50, 150)
+    made = shards(graph, cut(graph.n, 2), reverse=True)
+    short = np.array([1.0, 3.0])
+    kinds = [array.array("d", short), memoryview(short)]
+    for library, make in (("polars", "Series"), ("pyarrow", "array"), ("pandas", "array"), ("pandas", "Index")):
+        with suppress(ImportError):
+            kinds.append(getattr(importlib.import_module(library), make)(short))
+    for argument in ("personalization", "dangling"):
+        want, _ = run(made, PAGERANK, **{argument: [*short, *[0.0] * 48]})
+        for kind in kinds:
+            np.testing.assert_array_equal(run(made, PAGERANK, **{argument: kind})[0], want, err_msg=str(type(kind)))
+        with pytest.warns(UserWarning, match=f"{argument} gives whole numbers to the first 2 of 50 vertices"):
+            run(made, PAGERANK, **{argument: range(2)})
 
 
 def test_any_tol_is_taken() -> None:

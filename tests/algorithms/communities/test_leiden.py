@@ -401,7 +401,8 @@ def test_bad_weights_are_refused(size: int, bad: float) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"resolution": -1}, "resolution is -1; it must be finite and 0 or more"),
+        ({"resolution": -1}, "resolution is -1; it must be from 0 to 1e[+]100"),
+        ({"resolution": 1e290}, "resolution is 1e[+]290; it must be from 0 to 1e[+]100"),
         ({"resolution": np.nan}, "resolution is nan"),
         ({"resolution": np.inf}, "resolution is inf"),
         ({"resolution": "1"}, "resolution is '1'"),

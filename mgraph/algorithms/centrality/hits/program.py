@@ -135,8 +135,8 @@ def run(
         Count edges by their weights.
     normalized : bool
         Scale both columns to sum to 1.
-    start : array, shape (k,), optional
-        The first authorities, of the first k own vertices; others begin with 1.
+    start : array, shape (hi - lo,), optional
+        The first authorities of the own vertices; 1 by default.
     nstart : optional
         The same, under the user's other name for it, for messages.
 
@@ -201,13 +201,11 @@ def _first(shard: Shard, start: Array, nstart: Array) -> Array:
 
     Raises `InvalidOption` on every rank if it is invalid.
     """
-    # Fill up with 1.
     own, (name, first) = shard.hi - shard.lo, ("start", start) if nstart is None else ("nstart", nstart)
-    vector = shard.device.full(own, 1, np.float64)
+    vector = shard.device.full(own, 1, np.float64)  # the iteration changes it, so `first` is copied
     if first is None:
         return vector
-    values = shard.device.asarray(first, np.float64)[:own]
-    vector[: len(values)] = values
+    vector[:] = shard.device.asarray(first, np.float64)
 
     # All ranks must agree: values are finite and not negative, and one is positive.
     device = shard.device

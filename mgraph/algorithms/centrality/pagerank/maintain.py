@@ -117,6 +117,8 @@ class Ranks(Maintained):
             return ApplyResult(0, False)
 
         self.arcs = self._sum(self.shard.out_edges.num_edges)
+        if more:
+            self._take_new_vertices()
 
         # Try forward push, unless it is known to give up.
         watch, visited, start = Stopwatch(self.shard.device, self.shard.size == 1), 0, self.found.get("rank")
@@ -135,9 +137,8 @@ class Ranks(Maintained):
             self.shard.device.synchronize()
         pushed, tried = visited, watch.seconds()
 
-        # Else iterate, unless ranks depend on their start or new vertices lack numbers.
-        dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
-        if start is None or not self.info["converged"] or (more and dense):
+        # Else iterate, unless ranks depend on their start.
+        if start is None or not self.info["converged"]:
             return None
         if self.fresh <= self.again < math.inf and 2 * len(changes) >= self.many:
             # From the last ranks it took no less: many changed edges make small components, to which mass flows slowly.
@@ -157,6 +158,15 @@ class Ranks(Maintained):
         if fits or not most:
             return ApplyResult(visited, True, "iterated")
         return ApplyResult(visited, True, "iterated after a try", watch.seconds() - tried, pushed)
+
+    def _take_new_vertices(self) -> None:
+        """Extend the distributions to vertices that were added: walks do not jump to these."""
+        device, rows = self.shard.device, self.shard.hi - self.shard.lo
+        for name in ("dense", "loose_dense"):
+            if (numbers := self.arguments.get(name)) is not None and numbers.ndim == 1:
+                extended = device.zeros(rows, np.float64)
+                extended[: len(numbers)] = device.asarray(numbers, np.float64)
+                self.arguments[name] = extended
 
     def _fits(self, changed: int, most: float) -> bool:
         """Return False if a push of `changed` arcs would give up. Much smaller batches need less."""

@@ -14,8 +14,10 @@ from mgraph.algorithms.centrality.pagerank.maintain import Ranks
 from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
 from mgraph.checks import check_dtype, check_number, check_weight, check_whole
+from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.facade import warn
+from mgraph.tables.arrays import as_numbers
 from mgraph.tables.times import INTEGERS, as_span
 
 __all__ = ["ALGORITHM", "pagerank"]
@@ -52,21 +54,21 @@ def pagerank(
         of vertices. With 0, exactly `max_iter` iterations are done.
     max_iter : int
         The largest number of iterations, 0 or more.
-    start : result of ``pagerank``, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
+    start : result, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
         The starting vector, scaled to sum to 1. Ranks of an earlier epoch save iterations. A result of this graph stays
         on the workers, unless the graph was reordered since. Otherwise a result, and an array, are sent through this
         process. Vertices that were added since, and those missing in a Series, begin with the mean; those missing in a
         mapping begin with 0. With k personalizations it may have k rows.
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
-    personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
+    personalization : result, mapping of vertices to numbers, pandas.Series, or array of at most `num_vertices` numbers
         The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1. Vertices
-        missing in a mapping or a Series have 0, and so have those past an array's end: a list has numbers by vertex and
-        names no vertices. A short list of whole numbers gives a warning, since vertices may be meant. By default equal
-        for all vertices. A list of k of them, or an array of shape (k, n), gives k rows of ranks.
+        missing in a result, a mapping or a Series have 0, and so have those past an array's end: a list has numbers by
+        vertex and names no vertices. A short list of whole numbers gives a warning, since vertices may be meant. By
+        default equal for all vertices. A list of k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
-    dangling : "uniform" | "personalization" | "drop", mapping, pandas.Series or array, optional
+    dangling : "uniform" | "personalization" | "drop", result, mapping, pandas.Series or array, optional
         The destination of a walk from a vertex without out-edges: all vertices equally; those of `personalization`;
         none, so that ranks sum to less than 1, as in the GAP benchmark; or vertices in proportion to these numbers. The
         default is "personalization", as in NetworkX.
@@ -181,7 +183,8 @@ def _start(name: str, ranks: Any, n: int, several: int) -> dict[str, Any]:
     """Return the program's argument of `start` or `nstart`: ranks, or rows of ranks for several personalizations."""
     if ranks is None:
         return {}
-    rows = ranks.to_numpy() if hasattr(ranks, "ranks") else ranks  # a result of several rows
+    several_rows = hasattr(ranks, "ranks")  # a result
+    rows = ranks.to_numpy() if several_rows else ranks
     if getattr(rows, "ndim", 1) != 2:
         return {name: VertexData(ranks)}
     if rows.shape != (several, n):
@@ -189,7 +192,7 @@ def _start(name: str, ranks: Any, n: int, several: int) -> dict[str, Any]:
             f"{name} has shape {rows.shape}; for {several or 'no list of'} personalizations and {n} vertices it must "
             f"be of shape {(several, n) if several else (n,)}"
         )
-    return {name: VertexData(numbers(rows, name), rows=True)}
+    return {name: VertexData(ranks if several_rows else numbers(rows, name), rows=True)}
 
 
 def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
@@ -211,7 +214,8 @@ def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
             f"personalization[0] is {rows[0]!r}; it must be a number: a mapping, as {{{rows[0]!r}: 1}}, names vertices"
         )
     if not any(hasattr(row, "__len__") for row in rows):
-        return {"dense": VertexData(_padded(personalization, n, "personalization"), name="personalization")}
+        column = _padded(personalization, n, "personalization")
+        return {"dense": VertexData(column, name="personalization", missing="zero")}
 
     # Several rows, of mappings or of arrays.
     names = [f"personalization[{i}]" for i in range(len(rows))]
@@ -220,11 +224,11 @@ def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
         ids, values = (np.concatenate(part) for part in zip(*parts, strict=True))
         owners = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
-    whole = np.zeros((len(rows), n))
-    for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        row = row if is_mapping(row) or isinstance(row, list | tuple) else np.asanyarray(row)
-        whole[i] = mapping_array(row, graph, name) if is_mapping(row) else _padded(row, n, name)
-    return {"dense": VertexData(whole, rows=True), "several": len(rows)}
+    whole = [
+        mapping_array(row, graph, name) if is_mapping(row) else _padded(row, n, name)
+        for row, name in zip(rows, names, strict=True)
+    ]
+    return {"dense": VertexData(whole, rows=True, name="personalization", missing="zero"), "several": len(rows)}
 
 
 def _dangling(dangling: Any, graph: GraphFacts) -> dict[str, Any]:
@@ -238,25 +242,23 @@ def _dangling(dangling: Any, graph: GraphFacts) -> dict[str, Any]:
     if is_mapping(dangling):
         ids, values = pairs(dangling, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
-    return {"loose_dense": VertexData(_padded(dangling, graph.n_vertices, "dangling"), name="dangling")}
+    column = _padded(dangling, graph.n_vertices, "dangling")
+    return {"loose_dense": VertexData(column, name="dangling", missing="zero")}
 
 
 def _padded(values: Any, n: int, name: str) -> Any:
-    """Return an array padded with zeros to all vertices.
-
-    A result, or an array on a GPU, stays unchanged.
-    """
-    if not isinstance(values, np.ndarray | list | tuple):
-        if not hasattr(values, "__len__") or isinstance(values, str | bytes):
-            raise InvalidOption(f"{name} is {values!r}; it must be a mapping, or an array of numbers")
+    """Return an array padded with zeros to all vertices, float64[n]. A result stays unchanged."""
+    if hasattr(values, "epoch"):
         return values
-    array = numbers(values, name)
+    if not hasattr(values, "__len__") or isinstance(values, str | bytes):
+        raise InvalidOption(f"{name} is {values!r}; it must be a mapping, or an array of numbers")
+    array = Device.to_host(as_numbers(values, name))
     if array.ndim != 1 or len(array) > n:
         raise InvalidOption(f"{name} has shape {array.shape}; it must be one-dimensional, of at most {n} numbers")
-    if 0 < len(array) < n and np.asarray(values).dtype.kind in "iu":
+    if 0 < len(array) < n and array.dtype.kind in "iu":
         warn(
             f"{name} gives whole numbers to the first {len(array)} of {n} vertices, and 0 to the others; a mapping, as "
-            f"{{{values[0]}: 1}}, names vertices"
+            f"{{{array[0]}: 1}}, names vertices"
         )
     return np.concatenate([array, np.zeros(n - len(array))])
 

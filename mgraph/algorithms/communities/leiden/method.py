@@ -33,7 +33,7 @@ def leiden(
     Parameters
     ----------
     resolution : float
-        0 or more. Above 1 communities become smaller, below 1 larger.
+        0 to 1e100. Above 1 communities become smaller, below 1 larger.
     quality : "modularity" | "cpm"
         The quantity to maximise: `modularity`, on a directed graph the directed one; or the constant Potts model: the
         weight of the edges inside of communities, less `resolution` times the number of pairs of vertices in each.

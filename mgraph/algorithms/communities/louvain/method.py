@@ -25,7 +25,7 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
     Parameters
     ----------
     resolution : float
-        0 or more. Above 1 communities become smaller, below 1 larger.
+        0 to 1e100. Above 1 communities become smaller, below 1 larger.
     seed : int, optional
         0 or more. Another seed lets other vertices choose at the same time, and so may find other communities. None is
         0: equal graphs have equal communities in every run.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from mgraph.algorithms.algorithm import GraphFacts
@@ -12,6 +11,7 @@ from mgraph.errors import InvalidOption
 __all__ = ["check_arguments", "check_resolution"]
 
 MOST_LEVELS = 50  #: 3 to 15 are usual
+MOST = 1e100  #: resolution, so that its products with any weights stay in the range of float64
 
 
 def check_arguments(graph: GraphFacts, what: str, resolution: Any, max_levels: Any, seed: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def check_arguments(graph: GraphFacts, what: str, resolution: Any, max_levels: A
 
 
 def check_resolution(value: Any) -> float:
-    """Return `value` as a float. Raises `InvalidOption` unless it is a finite number of 0 or more."""
-    if not 0 <= check_number(value, "resolution") < math.inf:
-        raise InvalidOption(f"resolution is {value}; it must be finite and 0 or more")
+    """Return `value` as a float. Raises `InvalidOption` unless it is a number from 0 to `MOST`."""
+    if not 0 <= check_number(value, "resolution") <= MOST:
+        raise InvalidOption(f"resolution is {value}; it must be from 0 to {MOST}")
     return float(value)
