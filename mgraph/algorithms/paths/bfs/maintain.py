@@ -45,9 +45,8 @@ class Distances(MaintainedPaths):
         return ApplyResult(incremental.visited(), bool(changed), how, self.preparation)
 
     def _samples(self, changes: EdgeDelta) -> bool:
-        """Return True if a sample of the changes is to come before an update: of many, on a single rank with a CPU."""
-        shard = self.shard
-        alone = shard.size == 1 and shard.device.kind == "cpu" and self._reverse is not None
+        """Return True if a sample of the changes is to come before an update: of many, on a single rank."""
+        alone = self.shard.size == 1 and self._reverse is not None
         return alone and changes.deleted > 0 and len(changes) >= FEWEST
 
     @property
