@@ -4,12 +4,10 @@
 
 enum Sampled { s_suspects, s_visited, s_cut };
 
-// One tile per changed arc, of every `every`-th: looks for another support of the vertex that the arc supported. Of a long
-// row it reads the beginning: if no support is there, an update is expected to read half of the row.
+// One tile per changed arc, of every `every`-th: looks for another support of the vertex that the arc supported.
 template <class View>
 struct SampleSupports {
     static constexpr int lanes = 32;
-    static constexpr i64 most_units = 16;
     View graph;  // the in-edges
     EdgeDelta changed;
     const i32* distance;  // of the vertices that there were; -1 for those that were not reached
@@ -26,20 +24,18 @@ struct SampleSupports {
             i64 u = inward ? dst : src, v = inward ? src : dst;
             if (changed.is(at) || u >= n || v >= n || distance[u] < 0 || distance[v] != distance[u] + 1) continue;
             if (tile.any(load(counts + s_visited) > enough)) break;
-            i64 edges = 0, units = graph.units(v), end = lesser(units, most_units);
+            i64 edges = 0, units = graph.units(v);
             bool held = false;
-            for (i64 unit = 0; unit < end && !held; ++unit)
+            for (i64 unit = 0; unit < units && !held; ++unit)
                 graph.visit(tile, v, unit, [&](u32 w, i64, bool live) {
                     edges += live;
                     return held = tile.any(live && (i64)w < n && distance[w] == distance[v] - 1);
                 });
             edges = tile.sum(edges);
             if (tile.rank() > 0) continue;
-            bool whole = end == units;
-            if (!held && !whole) edges = greater(edges, (i64)graph.degree(v) / 2);
             atomic_add(counts + s_suspects, (i64)1);
             atomic_add(counts + s_visited, edges);
-            if (!held && whole) atomic_add(counts + s_cut, edges);
+            if (!held) atomic_add(counts + s_cut, edges);
         }
     }
 };
