@@ -145,7 +145,11 @@ class Files:
             missing.append(path)
             path = os.path.dirname(path)
         for folder in reversed(missing):
-            os.makedirs(folder, exist_ok=True)
+            try:
+                os.mkdir(folder)  # not makedirs: another rank may have removed the folder above, whose sync failed
+            except FileExistsError:
+                if not os.path.isdir(folder):
+                    raise
             try:
                 self.sync_folder(os.path.dirname(folder))
             except BaseException:

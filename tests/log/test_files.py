@@ -28,3 +28,21 @@ def test_a_folder_whose_name_cannot_be_synced_is_made_again(tmp_path: Path, monk
     DISK.folder(str(path))
     assert path.is_dir()
     assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a")]
+
+
+def test_a_folder_is_not_made_in_one_that_another_rank_has_removed(tmp_path: Path, monkeypatch):
+    """The other rank could not sync the name of that one."""
+    path, mkdir = tmp_path / "term" / "rank", os.mkdir
+
+    def late(folder: str) -> None:
+        if folder == str(path):
+            path.parent.rmdir()
+        mkdir(folder)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    with pytest.raises(FileNotFoundError):
+        DISK.folder(str(path))
+    assert not path.parent.exists()
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    DISK.folder(str(path))
+    assert path.is_dir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -238,6 +239,8 @@ class CrashingFiles(Files):
         return Unlocked()
 
     def _change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
+        if new is not None and parent(new) not in self.now:  # another process may have removed it
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", new)
         change = (old, new, inode)
         _apply(self.now, change)
         self.pending.setdefault(folder := parent(new or old or ""), []).append(change)

@@ -14,7 +14,7 @@ import pytest
 #: the calls by which a store changes files, and whether their first argument is a descriptor
 CALLS = {
     "pwritev": True, "fdatasync": True, "fsync": True, "ftruncate": True, "posix_fallocate": True,
-    "open": False, "replace": False, "makedirs": False, "unlink": False,
+    "open": False, "replace": False, "mkdir": False, "unlink": False,
 }  # fmt: skip
 
 
