@@ -388,6 +388,7 @@ class Log:
                 for refused in refusals:
                     self._segments.append(refused)
             self._segments.sync()
+            self._segments.check_appended()  # a mark of another thread may come before the refusals
         except Exception as error:  # MemoryError, too: a later attempt would not count
             reason = error if isinstance(error, OSError) else OSError(None, f"{type(error).__name__}: {error}")
             self.broken = self.broken or str(failed(reason, self._segments.path, "a refusal cannot be logged in"))

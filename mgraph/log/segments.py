@@ -303,8 +303,12 @@ class Segments:
         `OSError` if it cannot be written.
         """
         with self._appending:
-            if self._unappended:
-                raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
+            self.check_appended()
+
+    def check_appended(self) -> None:
+        """Raise `OSError` if a record of `append` could not be written: what is behind it is not read."""
+        if self._unappended:
+            raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
 
     def rotate(self) -> None:
         """Begin a new segment, unless this one is empty.
