@@ -301,6 +301,7 @@ class Log:
         assert change is not None, "nothing was begun"
         if change.written is not None:
             self._wait(change.written)
+        if change.written is not None or not self._segments.has_all_before(change.place):
             try:
                 self._segments.await_appended()
             except OSError as error:

@@ -244,6 +244,11 @@ class Segments:
         """
         self._settle(self._unstaged, place=place)
 
+    def has_all_before(self, place: int) -> bool:
+        """Return True if the tail or the file has all records before a claimed place."""
+        with self._lock:
+            return next(iter(self._unstaged), place) >= place
+
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
         assert self._tail is not None
         return self._tail.views(place + HEADER, record.nbytes)
