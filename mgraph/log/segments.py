@@ -311,7 +311,7 @@ class Segments:
             self.check_appended()
 
     def check_appended(self) -> None:
-        """Raise `OSError` if a record of `append` could not be written: what is behind it is not read."""
+        """Raise `OSError` if a record of `append` could not be written: a reader stops at its place."""
         if self._unappended:
             raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
 
