@@ -301,6 +301,7 @@ class Log:
         assert change is not None, "nothing was begun"
         if change.written is not None:
             self._wait(change.written)
+        if change.written is not None or not self._segments.has_all_before(change.place):
             try:
                 self._segments.await_appended()
             except OSError as error:
@@ -388,6 +389,7 @@ class Log:
                 for refused in refusals:
                     self._segments.append(refused)
             self._segments.sync()
+            self._segments.check_appended()  # a mark of another thread may come before the refusals
         except Exception as error:  # MemoryError, too: a later attempt would not count
             reason = error if isinstance(error, OSError) else OSError(None, f"{type(error).__name__}: {error}")
             self.broken = self.broken or str(failed(reason, self._segments.path, "a refusal cannot be logged in"))

@@ -244,6 +244,11 @@ class Segments:
         """
         self._settle(self._unstaged, place=place)
 
+    def has_all_before(self, place: int) -> bool:
+        """Return True if the tail or the file has all records before a claimed place."""
+        with self._lock:
+            return next(iter(self._unstaged), place) >= place
+
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
         assert self._tail is not None
         return self._tail.views(place + HEADER, record.nbytes)
@@ -303,8 +308,12 @@ class Segments:
         `OSError` if it cannot be written.
         """
         with self._appending:
-            if self._unappended:
-                raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
+            self.check_appended()
+
+    def check_appended(self) -> None:
+        """Raise `OSError` if a record of `append` could not be written: a reader stops at its place."""
+        if self._unappended:
+            raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
 
     def rotate(self) -> None:
         """Begin a new segment, unless this one is empty.

@@ -147,7 +147,13 @@ class Store:
         """
         self.check_new()
         about = described(kind, uuid.uuid4().hex)
-        self.describe("store.json", about)
+        try:
+            self.describe("store.json", about)
+        except BaseException:
+            # Its name may not be durable: else the next graph would begin a term in a store without a description.
+            with suppress(OSError):
+                self.files.remove(self.at("store.json"))
+            raise
         self.mark_archive(about)
         return about
 

@@ -25,6 +25,7 @@ from mgraph.log.recovery_scan import kept_changes
 from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
 from mgraph.protocol import AFTER, Call, Failure, Result, ShardState
+from mgraph.shared import LARGE
 from mgraph.worker.sessions.thread import Asked, ShardThread
 
 
@@ -214,11 +215,11 @@ class Servant:
 
     busy, state = None, ShardState(epoch=4)
 
-    def __init__(self, after: Future[None]) -> None:
-        self.after = after
+    def __init__(self, after: Future[None], value: Any = 1) -> None:
+        self.after, self.value = after, value
 
     def find(self, method: str, attempt: int):
-        return lambda: {"n": 1, AFTER: self.after if method == "later" else None}
+        return lambda: {"n": self.value, AFTER: self.after if method == "later" else None}
 
     def free(self, results) -> None:
         """Nothing is held."""
@@ -257,7 +258,7 @@ def test_an_answer_that_cannot_be_posted_after_its_future_is_an_error():
             raise MemoryError("no room")
 
     after, posted, ended = Future(), SimpleQueue(), threading.Event()
-    thread = ShardThread("mgraph-test", lambda aborted: Servant(after), ended.set)
+    thread = ShardThread("mgraph-test", lambda aborted: Servant(after, np.zeros(LARGE, bool)), ended.set)
     thread.start()
     thread.requests.put(Asked(Call(1, 1, "later", {}), posted.put, Large(), whole=True))
     thread.requests.put(Asked(Call(2, 1, "now", {}), posted.put))

@@ -117,6 +117,41 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
     log.close()
 
 
+@pytest.mark.parametrize("problem", [OSError(errno.EIO, "Input/output error"), MemoryError()], ids=repr)
+def test_a_refusal_behind_a_mark_that_is_not_written_does_not_count(tmp_path, monkeypatch, problem):
+    """A reader stops between the change and its refusal, and has the change."""
+    put, append, claimed, refusing = Segments.put, Segments.append, threading.Event(), threading.Event()
+
+    def failing_mark(segments: Segments, records: list[Draft], place: int, *hasher: object) -> None:
+        if records[0].kind == "mark" and not refusing.is_set():
+            claimed.set()
+            assert refusing.wait(patience(20))
+            raise problem
+        put(segments, records, place, *hasher)
+
+    def append_refusal(segments: Segments, record: Draft) -> None:
+        if record.kind == "refused":
+            refusing.set()
+        append(segments, record)
+
+    monkeypatch.setattr(Segments, "put", failing_mark)
+    monkeypatch.setattr(Segments, "append", append_refusal)
+    log = Log(Segments(DISK, str(tmp_path), LOG), "background", 0)
+    with log._segments._appending:  # the mark of change 1 comes behind change 2
+        begin(log, 1)
+        log.keep()
+        begin(log, 2)
+    assert claimed.wait(patience(20))
+    with pytest.raises(StoreError, match="epoch 2 was not made; whether the store has it is known") as refused:
+        log.refuse()
+    assert (refused.value.undecided, log.undecided) == (2, 2)
+    entries = scan(DISK, str(tmp_path), LOG).entries
+    assert [(entry.kind, entry.epoch) for entry in entries] == [("batch", 1), ("batch", 2)]
+    log.close()  # and writes the mark
+    entries = scan(DISK, str(tmp_path), LOG).entries
+    assert [(entry.kind, entry.epoch) for entry in entries] == [("batch", 1), ("batch", 2), ("refused", 2)]
+
+
 def test_a_sync_beside_one_that_fails_does_not_count(tmp_path, monkeypatch):
     """The system tells one of them that pages are lost, and the other one nothing."""
     segments = Segments(DISK, str(tmp_path), LOG)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,52 @@ def test_a_flush_waits_for_a_mark_before_the_last_change(log, monkeypatch):
     threading.Timer(0.2, go_on.set).start()
     log.flush()
     assert read(log) == [(1, 10), (2, 7)]
+
+
+@pytest.mark.parametrize("problem", [None, OSError(5, "Input/output error")], ids=repr)
+def test_a_change_is_not_ready_while_a_mark_before_it_has_no_room_and_is_not_written(log, monkeypatch, problem):
+    """After a kill the tail is read up to the first place that it lacks."""
+    put, sync, syncing, full, claimed, go_on = Segments.put, File.sync, *(threading.Event() for _ in range(4))
+
+    def slow_sync(file):
+        syncing.set()
+        assert full.wait(20)
+        sync(file)
+
+    def slow_mark(segments, records, place, hasher=None):
+        if records[0].kind == "mark":
+            claimed.set()
+            assert go_on.wait(20)
+            if problem is not None:
+                raise problem
+        put(segments, records, place, hasher)
+
+    monkeypatch.setattr(File, "sync", slow_sync)
+    monkeypatch.setattr(Segments, "put", slow_mark)
+    log.go.set()
+    change(log, 1, 10)
+    log._hurry()
+    assert syncing.wait(20)
+    log.flush()
+    log.go.clear()
+    change(log, 2, 1003)  # fills the tail, which has no room for the mark
+    full.set()
+    assert claimed.wait(20)
+    log.go.set()
+    log._hurry()
+    log._written.result(20)
+    log.begin("batch", {"src": np.zeros(5, np.uint32), "dst": np.zeros(5, np.uint32)}, 3)
+    assert log._open.written is None, "there is room for it"
+    threading.Timer(0.2, go_on.set).start()
+    with nullcontext() if problem is None else pytest.raises(StoreError, match="cannot be written"):
+        log.ready()
+        log.keep()
+    if problem is None:
+        killed(log)
+        assert read(log) == [(1, 10), (2, 1003), (3, 5)]
+    else:
+        with pytest.raises(StoreError, match="whether the store has it is known"):
+            log.refuse()
 
 
 def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):

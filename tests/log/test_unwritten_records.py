@@ -106,3 +106,23 @@ def test_a_folder_whose_sync_failed_is_durable_after_the_next_attempt():
     assert "/data/store" in files.now
     store.make_folder()
     assert "/data/store" in files.disk
+
+
+def test_a_store_whose_description_cannot_be_synced_is_made_anew():
+    """Its name may be lost, and that of a term which a later graph begins may not."""
+    failing = ["/data/store"]
+
+    def fail(what: str, path: str) -> None:
+        if what == "sync folder" and [path] == failing:
+            failing.clear()
+            raise OSError(errno.EIO, "of this test", path)
+
+    files = CrashingFiles(fail)
+    files.now["/data"] = files.disk["/data"] = None
+    store = Store("/data/store", files)
+    store.make_folder()
+    with pytest.raises(StoreError, match="the store cannot be written"):
+        store.create({"n_vertices": 10})
+    assert not store.exists
+    store.create({"n_vertices": 10})
+    assert "/data/store/store.json" in files.disk

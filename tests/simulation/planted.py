@@ -69,6 +69,19 @@ def refusals_are_not_synced(patch: Patch) -> None:
     patch.setattr(Log, "refuse", unsynced)
 
 
+def refusals_count_behind_a_mark_that_is_not_written(patch: Patch) -> None:
+    refuse, check = Log.refuse, Segments.check_appended
+
+    def unchecked(log: Log) -> None:
+        log._segments.check_appended = lambda: None  # type: ignore[method-assign]
+        try:
+            refuse(log)
+        finally:
+            log._segments.check_appended = check.__get__(log._segments)  # type: ignore[method-assign]
+
+    patch.setattr(Log, "refuse", unchecked)
+
+
 def of_changes_that_cannot_be_refused_the_first_says_so(patch: Patch) -> None:
     refuse = Log.refuse
 
@@ -471,7 +484,8 @@ def waits_go_on_when_a_shard_is_stopped(patch: Patch) -> None:
 
 RULES = [
     votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
-    refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
+    refusals_are_not_synced, refusals_count_behind_a_mark_that_is_not_written, refusals_are_not_read,
+    a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
     what_was_read_is_not_written_again, a_failed_sync_is_tried_again, names_are_not_synced,
     heads_name_what_is_not_synced, one_vote_suffices, a_rank_in_doubt_discards, a_rank_in_doubt_commits,
     doubt_is_not_resolved, a_rank_forgets_its_doubt, attempts_have_one_number, epochs_are_not_checked,

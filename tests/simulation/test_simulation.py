@@ -258,6 +258,7 @@ FOUND = {
     "answers_before_the_sync_of_changes_in_flight": ("openings", 82),
     "refusals_are_not_logged": ("large", 0),
     "refusals_are_not_synced": ("large", 178),
+    "refusals_count_behind_a_mark_that_is_not_written": ("openings", 71345),
     "refusals_are_not_read": ("large", 0),
     "a_part_of_a_change_suffices": ("large", 53),
     "what_was_read_is_not_made_durable": ("large", 48),
