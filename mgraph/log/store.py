@@ -197,13 +197,12 @@ class Store:
         try:
             self.files.folder(self.path)
             # Of a folder that existed the name may not be durable, and an earlier sync may have failed.
-            above = os.path.dirname(self.path)
-            try:
-                self.files.touch_folder(above)
-                self.files.sync_folder(above)
-            except OSError as error:
-                if error.errno == errno.EIO:  # else the folder above may not be ours
-                    raise
+            for step in (self.files.touch_folder, self.files.sync_folder):
+                try:
+                    step(os.path.dirname(self.path))
+                except OSError as error:
+                    if error.errno == errno.EIO:  # else the folder above may not be ours
+                        raise
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
 
