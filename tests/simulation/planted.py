@@ -56,30 +56,26 @@ def refusals_are_not_logged(patch: Patch) -> None:
     patch.setattr(Log, "refuse", lambda log: setattr(log, "_open", None))
 
 
-def refusals_are_not_synced(patch: Patch) -> None:
-    refuse, sync = Log.refuse, Segments.sync
+def refuse_without(patch: Patch, step: str) -> None:
+    """Leave out a step of the segments while a log refuses a change."""
+    refuse = Log.refuse
 
-    def unsynced(log: Log) -> None:
-        log._segments.sync = lambda: None  # type: ignore[method-assign]
+    def without(log: Log) -> None:
+        setattr(log._segments, step, lambda: None)
         try:
             refuse(log)
         finally:
-            log._segments.sync = sync.__get__(log._segments)  # type: ignore[method-assign]
+            delattr(log._segments, step)
 
-    patch.setattr(Log, "refuse", unsynced)
+    patch.setattr(Log, "refuse", without)
+
+
+def refusals_are_not_synced(patch: Patch) -> None:
+    refuse_without(patch, "sync")
 
 
 def refusals_count_behind_a_mark_that_is_not_written(patch: Patch) -> None:
-    refuse, check = Log.refuse, Segments.check_appended
-
-    def unchecked(log: Log) -> None:
-        log._segments.check_appended = lambda: None  # type: ignore[method-assign]
-        try:
-            refuse(log)
-        finally:
-            log._segments.check_appended = check.__get__(log._segments)  # type: ignore[method-assign]
-
-    patch.setattr(Log, "refuse", unchecked)
+    refuse_without(patch, "check_appended")
 
 
 def of_changes_that_cannot_be_refused_the_first_says_so(patch: Patch) -> None:
