@@ -181,10 +181,10 @@ class Files:
             return False
         return True
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Replace the content of a file, durably.
+    def replace(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace the content of a file; without `durable`, a crash may bring back the old content.
 
-        After a crash it has the old content or `data`.
+        After a crash it has the old content or `data`, whole.
         """
         # Write a draft durably, and rename it in one step.
         draft = f"{path}.tmp"
@@ -196,7 +196,8 @@ class Files:
         finally:
             file.close()
         self.rename(draft, path)
-        self.sync_folder(os.path.dirname(path))
+        if durable:
+            self.sync_folder(os.path.dirname(path))
 
     def rename(self, path: str, new: str) -> None:
         """Rename a file, in place of the file with the new name."""

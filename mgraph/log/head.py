@@ -1,6 +1,8 @@
 """Head of a rank's log: written when the term begins, at snapshots, on close, and else once per second.
 
-A change never waits for it: a thread of its own looks at the log, and writes what is new there.
+A change never waits for it: a thread of its own looks at the log, and writes what is new there. All but the first take
+effect by a rename alone, which a crash may undo: the folder of the store is shared, and the sync of a folder that fails
+on one rank may take away what another has just put there.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ class HeadWriter:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def write(self) -> None:
-        """Write the head, durably, if something is new; `StoreError` if that fails.
+        """Write the head if something is new, the first one durably; `StoreError` if that fails.
 
         Called before `start`, and then by the thread.
         """
         head = replace(self._head, synced=self._log.synced, epoch=self._log.common)
         if head != self._written:
-            self._store.write_head(head)
+            self._store.write_head(head, durable=self._written is None)
             self._written = head
 
     def start(self) -> None:

@@ -133,8 +133,8 @@ class Remote(Files):
         self._fs.invalidate_cache()
         return bool(self._fs.exists(self._key(path)))
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Replace the content of an object, by a rename.
+    def replace(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace the content of an object, durably, by a rename.
 
         Some systems show half of an object that is written.
         """

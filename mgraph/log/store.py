@@ -206,12 +206,12 @@ class Store:
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
 
-    def describe(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a description, durably, in a single step."""
+    def describe(self, name: str, content: Mapping[str, Any], durable: bool = True) -> None:
+        """Write a description in a single step; without `durable`, a crash may bring back the one before."""
         text = json.dumps(content, sort_keys=True)
         sealed = json.dumps({"content": content, "checksum": f"{checksum(text.encode()):016x}"}, sort_keys=True)
         try:
-            self.files.replace(self.at(name), sealed.encode())
+            self.files.replace(self.at(name), sealed.encode(), durable)
         except OSError as error:
             raise failed(error, self.at(name), "the store cannot be written:") from error
 
@@ -387,9 +387,9 @@ class Store:
         """Return the vertices that a new term's description needs, or None."""
         return stored.left if stored and stored.about.get("drop_isolated") else None
 
-    def write_head(self, head: Head) -> None:
-        """Write the head of a rank's log, durably."""
-        self.describe(head_name(head.rank), head.content)
+    def write_head(self, head: Head, durable: bool = True) -> None:
+        """Write the head of a rank's log; without `durable`, a crash may bring back the one before."""
+        self.describe(head_name(head.rank), head.content, durable)
 
     def sync(self, log: Scan) -> None:
         """Make the records of a scanned log durable, which has a last segment."""

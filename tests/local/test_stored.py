@@ -187,9 +187,9 @@ def test_what_a_reader_needs_is_dropped_meanwhile(tmp_path, monkeypatch):
 def test_a_snapshot_and_a_copy_wait_for_the_snapshot_that_the_graph_takes_by_itself(tmp_path, monkeypatch):
     real = Store.describe
 
-    def describe(store: Store, name: str, content: Any) -> None:
+    def describe(store: Store, name: str, *content: Any) -> None:
         time.sleep(0.2)
-        real(store, name, content)
+        real(store, name, *content)
 
     with DynamicGraph(n_vertices=10, store=tmp_path / "store", snapshot_bytes=1) as graph:
         monkeypatch.setattr(Store, "describe", describe)

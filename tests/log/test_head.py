@@ -40,14 +40,19 @@ def keep(log: Log, epoch: int) -> None:
 def test_a_head_is_written_again_where_something_is_new(monkeypatch):
     store, (log,), (head,) = begun(1)
     written, write = [], store.write_head
-    monkeypatch.setattr(store, "write_head", lambda head: written.append(head.epoch) or write(head))
+
+    def note(head: Head, durable: bool) -> None:
+        written.append((head.epoch, durable))
+        write(head, durable)
+
+    monkeypatch.setattr(store, "write_head", note)
     for epoch in (1, 2):
         keep(log, epoch)
         head.write()
         head.write()
     log.close()
     assert [head.epoch for head in store.heads()] == [1]  # the last one that every rank is known to have
-    assert written == [0, 1]
+    assert written == [(0, True), (1, False)]
 
 
 def test_an_epoch_that_a_head_names_is_in_the_logs():

@@ -153,10 +153,6 @@ def a_folder_whose_name_was_not_synced_is_kept(patch: Patch) -> None:
     patch.setattr(Disk, "_change", kept)
 
 
-def a_folder_whose_sync_failed_is_not_changed(patch: Patch) -> None:
-    patch.setattr(Disk, "touch_folder", lambda files, path: None)
-
-
 def columns_are_read_without_their_checksum(patch: Patch) -> None:
     def filled(columns: RecordColumns, entry: Any, wanted: Any) -> bool:
         return all(columns._read(entry, at, [column]) for at, column in wanted)
@@ -488,8 +484,7 @@ RULES = [
     changes_in_the_store_are_made_again, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
     the_largest_durable_epoch_counts, a_read_error_is_the_end_of_a_file, what_cannot_be_looked_up_is_not_there,
     a_folder_that_cannot_be_listed_is_empty, errors_of_the_syncs_of_folders_are_swallowed,
-    a_folder_whose_sync_failed_is_not_changed, columns_are_read_without_their_checksum,
-    headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
+    columns_are_read_without_their_checksum, headers_are_read_without_their_checksum, a_damaged_refusal_counts_as_none,
     an_exchange_that_ends_refuses_the_change, what_was_decided_after_an_error_is_not_looked_at,
 ]  # fmt: skip
 LOCKS = [

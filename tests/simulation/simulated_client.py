@@ -236,11 +236,12 @@ class Client:
                 self._lost(error)
         else:
             (epoch,) = {answer["epoch"] for answer in answers}
-            self._acknowledge(number, epoch, sum(answer.get("inserted", 0) for answer in answers))
+            self._acknowledge(number, epoch, sum(answer.get("inserted", 0) for answer in answers), self._lineage)
 
     def _pipeline(self, batches: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]) -> None:
         """Make changes, several of which are in flight."""
         sent: list[tuple[int, Any]] = []
+        lineages: dict[int, int] = {}  # in which the graph was when it reported a change: it may be opened again since
         end: MgraphError | None = None
         interrupted = False
 
@@ -251,7 +252,8 @@ class Client:
             with Pipeline(self._graph, sending, 1 << 12) as pipe:
                 for edges, refuse, fail in batches:
                     number = self._begin(edges)
-                    sent.append((number, pipe.update((number, refuse, fail))))
+                    sent.append((number, report := pipe.update((number, refuse, fail))))
+                    report.add_done_callback(lambda _, number=number: lineages.setdefault(number, self._lineage))
         except KeyboardInterrupt:
             self._tell("a pipeline: Ctrl-C")
             interrupted = True
@@ -270,17 +272,17 @@ class Client:
             if error is not None:
                 self._judge(number, error)
             else:
-                self._acknowledge(number, report.result().epoch, report.result().inserted)
+                self._acknowledge(number, report.result().epoch, report.result().inserted, lineages[number])
         self._end_unknown()
         if end is not None:
             self._lost(end)
 
-    def _acknowledge(self, number: int, epoch: int, inserted: int) -> None:
+    def _acknowledge(self, number: int, epoch: int, inserted: int, lineage: int) -> None:
         history = self._cluster.history
         if inserted not in (history.edges[number], -1):  # -1 where the counts were lost
             raise Violation(f"change {number} of {history.edges[number]} edges was reported with {inserted}")
         self._changes.discard(number)
-        history.acknowledge(number, epoch, self._lineage)
+        history.acknowledge(number, epoch, lineage)
         self._tell(f"change {number} is epoch {epoch}")
         self._cluster.come("answer")
 

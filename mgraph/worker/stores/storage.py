@@ -154,7 +154,8 @@ class Storage:
     def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
         """Begin a term, on all ranks together, and this rank's log in it.
 
-        Nothing is logged before the last allreduce has told the ranks that all logs are there.
+        No head names a log before an allreduce has told the ranks that all logs are there: a failed sync on one rank
+        may take another log's name from the folder that they share. Nothing is logged before all heads are there.
         """
         self._begin(shard, how.sync)
         with all_or_none(shard):
@@ -178,7 +179,8 @@ class Storage:
             if how.sync == "background" and shard.device.kind in TAILED:
                 log.attach_tail(partial(tail_of, shard.device, how.lag_bytes, number, folder))
 
-            # Name the log in the rank's head: from now on it cannot be missing.
+        # Name the log in the rank's head: from now on it cannot be missing.
+        with all_or_none(shard):
             head = Head(about["id"], term, self.rank, 0, shard.epoch)
             self._head = HeadWriter(self.store, head, log, f"mgraph-{shard.spec.graph}-{self.rank}-head")
             self._head.write()
