@@ -24,6 +24,9 @@ __all__ = ["Distances"]
 
 SAMPLE, EVERY = 2048, 8  #: changed arcs that are looked at before an update is prepared: one in `EVERY` at most
 FEWEST = 4096  #: changed arcs of which some are looked at
+PARTS = {"cpu": 1, "cuda": 16}  #: of a row, which tiles look at together, by the device's kind
+SUSPECT, HELD = np.uint64(1 << 62), np.uint64(1 << 63)  #: in a word of `SampleSupports`, beside the visited edges
+EDGES = SUSPECT - np.uint64(1)
 assert HOPS.none == 2**64 - 1  # as in `WordsOfHops`
 
 
@@ -59,13 +62,17 @@ class Distances(MaintainedPaths):
         shard, reverse, distance = self.shard, self._reverse, self.found["distance"]
         every = max(EVERY, len(changes) // SAMPLE)
         enough = most_of_sample(every, most)
-        samples, counts = -(-len(changes) // every), shard.device.zeros(3, np.int64)
+        samples = -(-len(changes) // every)
+        words = shard.device.zeros(samples + 1, np.uint64)
         assert reverse is not None
         incremental_kernels(shard, HOPS).SampleSupports(
-            samples, graph=reverse.view(), changed=Struct(**changes.fields()), distance=distance, n=len(distance),
-            inward=int(self.inward), samples=samples, every=every, enough=enough, counts=counts,
+            samples * PARTS[shard.device.kind], graph=reverse.view(), changed=Struct(**changes.fields()),
+            distance=distance, n=len(distance), inward=int(self.inward), samples=samples, every=every,
+            parts=PARTS[shard.device.kind], enough=enough, words=words,
         )  # fmt: skip
-        suspects, visited, cut = Device.to_host(counts).tolist()
+        words = Device.to_host(words)[:-1]
+        edges, suspect, held = words & EDGES, words & SUSPECT > 0, words & HELD > 0
+        suspects, visited, cut = int(suspect.sum()), int(edges.sum()), int(edges[~held].sum())
         # Few suspects tell little about the cut vertices, whose rows are read twice more.
         rows = 0 if suspects < ENOUGH else every * (visited + 2 * cut)
         return visited, visited <= enough and rows <= UNSURE * most
