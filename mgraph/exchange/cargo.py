@@ -42,14 +42,14 @@ class Cargo:
     Notes
     -----
     The cargo from a group to another has the shares of its ranks, each padded to a multiple of 8 bytes, then the
-    messages from each of its ranks to each of the others. Nothing is written but what the own program shares in the
-    same phase, for vertices of the sender (of a bitmap in whole words), whatever another group sends.
+    messages from each of its ranks to each of the others. Whatever another group sends, only arrays that the own
+    program shares in the same phase are written, and only at the sender's vertices (in a bitmap at whole words).
     """
 
     def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
         self.device, self._region, self._layout, self._mates = device, region, layout, mates
         self._inboxes = layout.inboxes + (meetings & 1) * len(region.addresses) * layout.box
-        self._refused: Array | None = None  # of each rank: 1 + a vertex that it listed though it is not its own
+        self._refused: Array | None = None  # per rank: 1 + a listed vertex that the rank does not own
 
     def check(self, rank: int, words: np.ndarray, own: np.ndarray) -> None:
         """Raise `ExchangeError` unless the words of another group's rank fit the `own` words of this rank.

@@ -56,7 +56,7 @@ class SwapExchange(Exchange):
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
+    def allgather(self, part: Array) -> list[Array]:
         """Implement `Exchange.allgather`. Waits for the calling thread's stream before it sends data."""
         return self._swap("allgather", [part] * self.size)
 

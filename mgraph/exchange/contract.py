@@ -68,22 +68,16 @@ class Exchange(ABC):
 
     @abstractmethod
     def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
-        """Send ``parts[r]`` to each rank r.
+        """Send ``parts[r]`` to each rank r, and return the parts for this rank in rank order of their senders.
 
-        Where all ranks know the lengths of all parts, ``lengths[sender, receiver]`` may save a message.
-
-        Returns the parts for this rank, in rank order of their senders. Parts may have any length, including zero. This
-        rank's own part is returned as the same array. Parts on a device are sent once their data are complete: an
-        implementation whose transport does not follow the device's stream waits for the stream, and documents it.
+        Parts may have any length, including zero. The own part is returned as the same array. If all ranks know the
+        lengths of all parts, ``lengths[sender, receiver]`` may save a message. Parts on a device are sent once their
+        data are complete: an implementation whose transport does not follow the device's stream waits for the stream.
         """
 
     @abstractmethod
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
-        """Return every rank's `part`, in rank order.
-
-        Lengths may differ; where all ranks know them, ``lengths[sender]`` may save a message. This rank's own part is
-        the same array.
-        """
+    def allgather(self, part: Array) -> list[Array]:
+        """Return every rank's `part`, in rank order. Lengths may differ; the own part is the same array."""
 
     @abstractmethod
     def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
@@ -122,8 +116,8 @@ class Exchange(ABC):
     def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
         """Return the words of every rank, int64[k], and carry the cargo of a meeting to ranks that are no mates.
 
-        Mates have finished what they write before any cargo is loaded, and all of it has been unloaded on return.
-        One message per pair of groups of mates; without groups, each rank is its own.
+        Cargo is loaded once all mates have finished their writes, and is unloaded on return. One message per pair of
+        groups of mates; without groups, each rank is a group.
         """
         every = swap_cargo(self, [(r,) for r in range(self.size)], {self.rank: words}, cargo)
         return [every[r] for r in range(self.size)]

@@ -4,10 +4,10 @@ Two graphs whose kernels were launched in crossed order on the same GPUs would w
 the tickets of all its GPUs first, in the order of their UUIDs. A ticket is the lock of a file in /dev/shm, per user
 and GPU; the system takes it back from a process that ends.
 
-The lock of another file, the queue, belongs to the graph that gets the ticket next, so nobody overtakes it. A program
-looks whether that lock is held, and if so gives its tickets back after a stay of `STAY` seconds. It asks again once
-all that waited have asked before it. The programs of copies give their tickets back after each stay of 2 ms, and take
-them without a place in the queue. So copies yield to graphs, and to each other by chance.
+The lock of a second file, the queue, belongs to the graph that gets the ticket next, so nobody overtakes it. If a
+graph holds the queue, the running program gives its tickets back after a stay of `STAY` seconds, and asks again after
+all waiting graphs. Programs of copies give their tickets back after each stay of 2 ms, and take them without queueing.
+So copies yield to graphs, and to each other by chance.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from mgraph.errors import DeviceError
 __all__ = ["Tickets", "Watch"]
 
 FOLDER = "/dev/shm"
-SOON = 200e-6  #: seconds for which a held ticket is asked for again without a pause
+SOON = 200e-6  #: seconds of tries without a pause, for a ticket that another graph holds
 PAUSE = 1e-3  #: the longest pause between two tries
-STAY = 5e-3  #: seconds for which a program stays, and between two looks at the queues
+STAY = 5e-3  #: seconds of a stay, and between two checks of the queues
 IDLE = 1.0  #: seconds without programs after which a watch sleeps until the next one
 
 

@@ -116,9 +116,9 @@ class GroupedExchange(Exchange):
         check_parts(parts, self.size)
         return self._run(lambda: self._alltoallv(parts, lengths))
 
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
+    def allgather(self, part: Array) -> list[Array]:
         """Implement `Exchange.allgather`."""
-        return self._run(lambda: self._allgather(part, lengths))
+        return self._run(lambda: self._allgather(part))
 
     def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
         """Implement `Exchange.carry`: one message per pair of groups."""
@@ -292,10 +292,9 @@ class GroupedExchange(Exchange):
             result |= self._take(bundle, gateway, away[gateway], lengths[away[gateway], self.rank])
         return self._in_order(parts, result)
 
-    def _allgather(self, part: Array, lengths: np.ndarray | None) -> list[Array]:
+    def _allgather(self, part: Array) -> list[Array]:
         groups, join = self._groups, self._device.concatenate
-        if lengths is None:
-            lengths = self._lengths("allgather", part.dtype, [len(part)])[:, 0]
+        lengths = self._lengths("allgather", part.dtype, [len(part)])[:, 0]
         result = dict(zip(self._members, self._group.allgather(part), strict=True))
         # Gateways swap all parts of their groups, and their groups get them all.
         mine = join([result[r] for r in self._members])

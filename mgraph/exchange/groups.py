@@ -99,7 +99,7 @@ class Groups:
     def partners(self, rank: int) -> list[int]:
         """Return the groups for which a rank is the gateway of its own, in the order in which it meets them.
 
-        In a turn of this order a group meets one other at most, and both have the same turn, so no rank waits for ever.
+        In each turn a group meets at most one other, in whose order it is the same turn, so no rank waits for ever.
         """
         group, count = self.of[rank], self.count
         others = [(turn - group) % count for turn in range(count)]

@@ -1,8 +1,8 @@
 """Receive buffers in GPU memory, mapped by CUDA IPC.
 
-The other ranks of a host copy their parts into them. A buffer is a double buffer for every other rank: the n-th part
-goes into half n modulo 2. The half is free then: its last part was number n - 2, which the receiver had read before it
-sent its own part n - 1, and this rank has received that.
+The other ranks of a host copy their parts into them. Each buffer is a double buffer per other rank: part n goes into
+half n modulo 2. That half is free, because its last part, n - 2, was read by the receiver before it sent its own part
+n - 1, which this rank has received.
 """
 
 from __future__ import annotations

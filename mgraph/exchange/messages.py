@@ -88,7 +88,7 @@ def own(data: Any, dtype: np.dtype) -> np.ndarray:
     """Return `data` as a writable, aligned array of `dtype`, without a copy if it is one."""
     if isinstance(data, bytes):
         return np.frombuffer(data, dtype).copy()
-    if isinstance(data, Serialized):  # from a comm that does not deserialize
+    if isinstance(data, Serialized):  # the comm does not deserialize
         data = deserialize(data.header, data.frames)
     array = np.asarray(data)
     return array if array.flags.writeable and array.flags.aligned and array.dtype == dtype else array.astype(dtype)

@@ -113,7 +113,7 @@ class PeerExchange(SwapExchange):
         self._inbox = np.zeros((size, INBOX), np.uint8)
         self._outcome = np.zeros(3, np.int64)
         rows = ("out", "out_bytes", "arrivals", "in_bytes", "sent", "got", "all_sent", "all_got")
-        self._blank = np.zeros((6, size), np.uint64)  # those of a step, before it
+        self._blank = np.zeros((6, size), np.uint64)  # the first six rows at the start of a step
         self._blank[[1, 3]] = UNKNOWN
         bound = {
             **dict(zip(rows, self._book, strict=True)), "inbox": self._inbox.reshape(-1), "outcome": self._outcome,

@@ -1,7 +1,7 @@
 """Regions of memory of all ranks of a graph, which programs that run together read and write.
 
-A region has the inboxes of a rank and the arrays of a program. Ranks map each other's: segments of /dev/shm on CPUs,
-memory of CUDA IPC on GPUs.
+A region has the inboxes of a rank and the arrays of a program. Ranks map each other's regions: segments of /dev/shm on
+CPUs, CUDA IPC memory on GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Layout", "gather_bytes", "open_region"]
 WORDS = constants("kernels/world_common.cuh")
 SLOT, SLOTS_OFFSET, SHARES = WORDS["slot_words"], WORDS["slots_offset"], WORDS["share_words"]
 ALIGNED = 256  #: bytes to which arrays of a region are aligned
-HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
+HANDLE_BYTES = 1024  #: maximum bytes of a region's name
 BLOCK = 2 << 20  #: bytes that CUDA maps at once
 ALREADY_MAPPED = 208  # cudaErrorAlreadyMapped
 CLOSING = 2.0  #: seconds that another graph of this process may take to unmap its regions

@@ -27,8 +27,8 @@ __all__ = ["FOLDER", "Place", "Segment"]
 
 FOLDER = "/dev/shm"
 CAUSES = {  #: explanations of error numbers, for messages
-    errno.ENOENT: "; who made it is on another host, or in a container with a /dev/shm of its own",
-    errno.EACCES: "; who made it is another user",
+    errno.ENOENT: "; its creator is on another host, or in a container with a /dev/shm of its own",
+    errno.EACCES: "; its creator is another user",
 }
 LEFT_SECONDS = 60.0  #: age from which a file without a lock is a leftover; creators have locked it by then
 TOKEN_BYTES = 16  #: the first bytes of a segment, unique

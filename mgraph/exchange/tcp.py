@@ -110,7 +110,7 @@ class TcpExchange(Exchange):
         host = [part if rank == self.rank else self._device.fetch(part) for rank, part in enumerate(parts)]
         return self._to_device(self._trade("alltoallv", host))
 
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
+    def allgather(self, part: Array) -> list[Array]:
         """Implement `Exchange.allgather`."""
         host = [self._device.fetch(part)] * self.size
         host[self.rank] = part

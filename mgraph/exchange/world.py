@@ -40,7 +40,7 @@ OVERFLOWED = LAYOUT["overflowed"]
 ENDED, STAYED, AT_MEETING, BROKEN = (LAYOUT[name] for name in ("ended", "stayed", "at_meeting", "broken"))
 BEGINS, ENTERS, GOES_ON, CARRIED = (LAYOUT[name] for name in ("begins", "enters", "goes_on", "carried"))
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
-STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU, unless it is told to
+STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU, unless asked to leave earlier
 STAY_IN_BACKGROUND = 2_000_000  #: the same for a copy, so that batches of its graph get through
 STAY_OF_CPU = 10  #: the same on a CPU, as a multiple of its patience: its host checks for an abort
 GRANT_BYTES = 4096  #: size of the segment that holds the word of rank 0
@@ -69,8 +69,8 @@ class World:
     mapped : bool
         True if `mates` are all ranks, which then meet in memory. Otherwise the exchange carries words and cargo.
     one_memory : bool
-        True if there are several ranks, whose threads may work on an array in the region of one of them as if they were
-        threads of one rank: on CPUs. To a GPU the memory of another is far away, and tests simulate GPUs.
+        True if several ranks on CPUs may work on one array, in the region of one of them, as if they were threads of
+        one rank. False on GPUs, for which another GPU's memory is slow, and in tests that simulate GPUs.
 
     Notes
     -----
@@ -99,7 +99,7 @@ class World:
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
         self._region: Any = None
-        self._sizes = [0] * self.size  # of the regions
+        self._sizes = [0] * self.size  # bytes of each region
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._layouts: dict[Any, Layout] = {}
 

@@ -78,8 +78,8 @@ def other_containers(path: str, flags: int, *_: int, **__: int) -> int:
 OPEN = os.open
 CAUSES = {
     "a /dev/shm that is full": ("posix_fallocate", full, "cannot be had in /dev/shm: No space left on device"),
-    "another user": ("open", other_users, "Permission denied; who made it is another user"),
-    "a container": ("open", other_containers, "No such file or directory; who made it is on another host, or in a"),
+    "another user": ("open", other_users, "Permission denied; its creator is another user"),
+    "a container": ("open", other_containers, "No such file or directory; its creator is on another host, or in a"),
 }
 
 
