@@ -1,7 +1,7 @@
-"""Names of communities in a store: a file of plain values, in a snapshot, and one that is written when a graph closes.
+"""Names of communities in a store: a file in each snapshot, and one that is written when the graph is closed.
 
-It begins with the XXH3 of the rest, which is packed by `mgraph.plain`: the store's id, the term, the epoch and the
-number of vertices, and what `mgraph.worker.results.remembered` has made.
+A file begins with the XXH3 of the rest, which is packed by `mgraph.plain`: the store's id, the term, the epoch, the
+number of vertices, and the values of `mgraph.worker.results.remembered`.
 """
 
 from __future__ import annotations

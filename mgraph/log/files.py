@@ -1,4 +1,4 @@
-"""Operations on files that a store makes. Tests put other ones in their place, which crash."""
+"""File operations of a store. Tests replace them by operations that crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mgraph.errors import StoreError
 __all__ = ["DISK", "PIECE", "Contents", "File", "Files", "failed", "locked", "pieces", "reading"]
 
 VECTORS = 512  #: buffers for one call of readv or writev; the system takes 1024
-PIECE = 4 << 20  #: bytes that are read at a time where less memory is used than the file has
+PIECE = 4 << 20  #: bytes per read of a file that is read in pieces
 
 
 def _moved(call: Callable[[int, list[memoryview], int], int], fd: int, at: int, parts: Sequence[Any]) -> int:
@@ -57,7 +57,7 @@ class File:
 
     def allocate(self, end: int) -> None:
         """Reserve room up to the offset `end`; `OSError` if the disk is full."""
-        if end > self._room:  # of what is new only: where a system has no such call, it is emulated by writing there
+        if end > self._room:  # new bytes only: systems without this call emulate it by writing zeros
             os.posix_fallocate(self._fd, self._room, end - self._room)
             self._room = end
 
@@ -146,14 +146,14 @@ class Files:
             path = os.path.dirname(path)
         for folder in reversed(missing):
             try:
-                os.mkdir(folder)  # not makedirs: another rank may have removed the folder above, whose sync failed
+                os.mkdir(folder)  # not makedirs: another rank may have removed the parent after a failed sync
             except FileExistsError:
                 if not os.path.isdir(folder):
                     raise
             try:
                 self.sync_folder(os.path.dirname(folder))
             except BaseException:
-                # A later sync may return without the name that this one has lost: the next call makes the folder again.
+                # A later sync may return without the lost name, so the next call must make the folder again.
                 with suppress(OSError):
                     os.rmdir(folder)
                 raise
@@ -219,7 +219,7 @@ class Files:
             os.close(fd)
 
     def touch_folder(self, path: str) -> None:
-        """Change a folder, so that its next sync writes it: after one that failed, it may return without the names."""
+        """Change a folder, so that its next sync writes it; after a failed sync, the next may write nothing."""
         draft, name = tempfile.mkstemp(prefix=".mgraph-", dir=path)
         os.close(draft)
         os.remove(name)
@@ -238,11 +238,9 @@ _LOCKS: WeakSet[Any] = WeakSet()
 
 
 def locked(file: Any) -> Any:
-    """Lock an open file until it is closed, or this process ends.
+    """Lock an open file until it is closed, or this process ends. Forked children do not hold the lock.
 
-    If another process has it, the file is closed, and `BlockingIOError` raised.
-
-    A child process that is forked has no part in it.
+    If another process has the lock, the file is closed, and `BlockingIOError` raised.
     """
     _LOCKS.add(file)
     try:
@@ -260,7 +258,7 @@ def _close_locks() -> None:
         file.close()
 
 
-os.register_at_fork(after_in_child=_close_locks)  # else they would be held until all children have ended, too
+os.register_at_fork(after_in_child=_close_locks)  # otherwise children would keep the locks
 
 
 def failed(error: OSError, path: str, what: str) -> StoreError:
@@ -278,9 +276,9 @@ def failed(error: OSError, path: str, what: str) -> StoreError:
 
 
 @contextmanager
-def reading(path: str, what: str = "the store cannot be read:") -> Iterator[None]:
-    """Return a block in which errors of the file system become `StoreError`; `path` where they name none."""
+def reading(path: str) -> Iterator[None]:
+    """Return a block in which errors of the file system become `StoreError`, by default for `path`."""
     try:
         yield
     except OSError as error:
-        raise failed(error, error.filename or path, what) from error
+        raise failed(error, error.filename or path, "the store cannot be read:") from error

@@ -1,8 +1,8 @@
-"""Head of a rank's log: written when the term begins, at snapshots, on close, and else once per second.
+"""Head of a rank's log: written when the term begins, at snapshots, on close, and otherwise once per second.
 
-A change never waits for it: a thread of its own looks at the log, and writes what is new there. All but the first take
-effect by a rename alone, which a crash may undo: the folder of the store is shared, and the sync of a folder that fails
-on one rank may take away what another has just put there.
+A thread writes it, so no change waits for it. Only the first head is followed by a sync of the folder. Ranks share that
+folder, and a failed sync on one rank may drop the names that another has just written. So a crash may bring back an
+older head.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["HeadWriter"]
 
 logger = logging.getLogger(__name__)
 
-SECONDS = 1.0  #: between two heads, unless one is asked for
+SECONDS = 1.0  #: time between two heads, unless `hurry` is called
 
 
 class HeadWriter:
@@ -77,10 +77,7 @@ class HeadWriter:
                 self._try()
 
     def _try(self) -> None:
-        """Write the head, or log why not.
-
-        Without it only a check of a later opening is weaker.
-        """
+        """Write the head, or log why not. Without it, later openings check less."""
         try:
             self.write()
             self._failing = False

@@ -93,7 +93,7 @@ class LocalStore(Store):
         super().__init__(path, files)
         self.rank, self.graph, self._who = rank, graph, who
         self._about: Value | None = None
-        self._openings: list[dict[int, Value]] = []  # of each term the descriptions of its ranks
+        self._openings: list[dict[int, Value]] = []  # per term, the descriptions of its ranks
         self._holders: dict[Key, int] = {}
         self._views: list[Value] = []
         self._marks: list[Value] = []
@@ -316,7 +316,7 @@ class LocalStore(Store):
 
     def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
         """Yield the records with a place in a source, and that place."""
-        for entry in entries:  # of rank 0, which is the first of an epoch's
+        for entry in entries:  # each is the first of its epoch, which rank 0 wrote
             if (offset := self._places.get((entry.term, 0, entry.place))) is not None:
                 yield entry, offset
 
@@ -375,7 +375,7 @@ class LocalStore(Store):
                 ]
                 for name in others:
                     self.lock(name, self._who).close()
-                if self.has(mine):  # else an earlier graph has just taken it for a leftover
+                if self.has(mine):  # unless an earlier graph has just removed it as a leftover
                     for name in others:
                         self.files.remove(self.at(name))
                     return [lock]

@@ -1,20 +1,20 @@
 """Log of a rank: writes each change of content while it is prepared, and tracks how far it is durable.
 
-A change goes `begin`, `ready`, and then `keep` or `refuse`. The rules, by which what was acknowledged is there after a
-crash and what was refused is not:
+A change goes through `begin`, `ready`, and then `keep` or `refuse`. After a crash, acknowledged changes are in the log
+and refused ones are not, by these rules:
 
 1. With ``sync="always"``, `ready` returns when the record is on the disk, and only then does the rank vote. A change
-   that is begun `ahead`, because others follow it, is voted on when its record is written, and `safe` says when it is
-   on the disk: its answer waits for that, and one sync may do for several.
-2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
-3. See `mgraph.log.recovery_scan` for what is read after a crash.
+   that is begun `ahead`, because others follow, is voted on once its record is written. Its answer waits for the sync,
+   `safe`, which several changes may share.
+2. `refuse` returns when the refusal is on the disk. Only then is the error raised, or another change begun.
+3. `mgraph.log.recovery_scan` reads the logs after a crash.
 
 Several changes may be decided together. Each has a record and an epoch of its own; the records are written at once, and
 kept or refused together. A crash may leave the first of them.
 
-With ``sync="background"``, `ready` returns when the record is written; where there is a tail, `keep` returns when that
-has the record, from which it is written later. Another thread syncs all the time. A process that is killed then loses
-nothing; a machine that stops loses the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not
+With ``sync="background"``, `ready` returns when the record is written. With a tail, `keep` returns when the tail has
+the record, which is written to the file later. Another thread syncs all the time. So a killed process loses nothing,
+and a machine that stops loses the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not
 synced, or the oldest of them for longer than `Lag.seconds`.
 """
 
@@ -43,7 +43,7 @@ from mgraph.log.write_behind import WriteBehind
 __all__ = ["SYNCS", "Lag", "Log"]
 
 SYNCS = ("always", "background")
-POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
+POLL_SECONDS = 0.05  #: time between two checks of `aborted` in a wait
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Lag:
 
 @dataclass
 class _Open:
-    """The change that is being made, or those that are decided together."""
+    """The change under way, or several that are decided together."""
 
     records: Sequence[Draft]
     place: int
-    end: int  #: the place behind them
+    end: int  #: the place behind the records
     offset: tuple[str, int] | None
-    written: Future[None] | None = None  #: None while it is copied to the tail
+    written: Future[None] | None = None  #: None while the records are copied to the tail
 
     @property
     def ahead(self) -> bool:
@@ -88,7 +88,7 @@ class Log:
     snapshot_bytes : int
         Bytes since the last snapshot after which another one is wanted; 0 for never.
     executor : callable
-        ``executor(name)`` makes what runs the writes, what runs the syncs and, with ``sync="always"``, what hashes.
+        ``executor(name)`` makes the executors of writes, of syncs and, with ``sync="always"``, of hashes.
 
     Attributes
     ----------
@@ -97,19 +97,19 @@ class Log:
     broken : str or None
         Why nothing can be logged any more.
     undecided : int
-        The last epoch that the store may have although it was not made, since `refuse` has failed; 0 if none.
+        After a failure of `refuse`, the last epoch that was not made and that the store may have; 0 if none.
     offsets : dict of str to int
-        The last place in each source, by what was committed.
+        The last committed place in each source.
     last : str
-        The kind of the last change that was committed.
+        The kind of the last committed change.
     common : int
-        An epoch that is on the disks of all ranks, as far as this rank knows, and that none can refuse.
+        An epoch that this rank knows to be on the disks of all ranks, and that none can refuse.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
-        Takes a snapshot; see `mgraph.worker.commit.ballot.RecordLog`.
+        Takes a snapshot.
     busy : callable
-        True while one is being written.
+        Returns True while a snapshot is being written.
     safe : Future or None
         Ends when the last change that was begun `ahead` is on the disk.
     """
@@ -131,7 +131,7 @@ class Log:
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
-        self._hasher = make(f"{name}-hash") if sync == "always" else None  # else a record's time hardly counts
+        self._hasher = make(f"{name}-hash") if sync == "always" else None
         self.attempt, self._last, self._again = 0, (-1, -1), 0  # the last attempt, and the newest epoch begun in it
 
         # The state that its graph reads and sets.
@@ -146,10 +146,10 @@ class Log:
         # The change under way, and those that may not be on the disk.
         self._open: _Open | None = None
         self._put_off: Callable[[], None] | None = None  # the rest of `begin`
-        self._problem: Exception | None = None  # of that
+        self._problem: Exception | None = None  # the error of `_put_off`
         self._durable = self.common = epoch
-        self._kept: deque[tuple[int, int, float]] = deque()  # place behind it, epoch, when: not known to be durable
-        self._written: Future[None] | None = None  # of the last change that was kept
+        self._kept: deque[tuple[int, int, float]] = deque()  # maybe not durable: place behind, epoch, time
+        self._written: Future[None] | None = None  # the write of the last kept change
         self._syncing: Future[None] | None = None
         self._behind: WriteBehind | None = None
         self.safe: Future[None] | None = None
@@ -166,16 +166,16 @@ class Log:
     ) -> None:
         """Begin to write the record of a change that makes `epoch`, or belongs to it.
 
-        Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
-        goes from a GPU to a tail is put off until `proceed`. `more` has the columns of changes that are decided with
-        it, and make the epochs after it.
+        The columns must not change until `keep`. The answer to an `ahead` change waits until `safe` has ended. A batch
+        that goes from a GPU to a tail is put off until `proceed`. `more` has the columns of changes that are decided
+        together with this one, and make the next epochs.
 
         Raises
         ------
         StoreError
             There is no room, or the log is broken. Nothing was written.
         """
-        attempt = self._number(epoch, epoch + len(more))  # first: all ranks count, also one that fails
+        attempt = self._number(epoch, epoch + len(more))  # first, since all ranks must count alike
         self._check()
         assert self._open is None, "the change before this one was neither kept nor refused"
         behind = self._behind
@@ -186,7 +186,7 @@ class Log:
         behind.mark()
         if kind == "batch" and not isinstance(columns["src"], np.ndarray):
             self._put_off = work
-        else:  # what lies on the host takes long to copy
+        else:  # host memory takes long to copy
             work()
 
     def _check(self) -> None:
@@ -241,8 +241,8 @@ class Log:
     def _number(self, epoch: int, last: int) -> int:
         """Return the attempt at the epochs up to `last`, greater than those before at any of them.
 
-        An exchange has one per epoch. But a single rank keeps its exchange after a refusal, and all ranks do after that
-        of changes that were decided together.
+        A new exchange begins a new count. A single rank keeps its exchange after a refusal, and so do all ranks after
+        the refusal of changes that were decided together: they count on.
         """
         newest = self._last[1] if self._last[0] == self.attempt else -1
         self._again = self._again + 1 if epoch <= newest else 0
@@ -261,7 +261,7 @@ class Log:
             self._sync_upto(end)
 
     def _write_held(self, records: Sequence[Draft], place: int) -> None:
-        """Write records that may be acknowledged; a failure breaks the log."""
+        """Write records that may have been acknowledged; a failure breaks the log."""
         try:
             self._write(records, place)
         except StoreError as error:
@@ -317,10 +317,7 @@ class Log:
             self._wait(self._syncing)
 
     def _hand_over(self, change: _Open) -> Future[None]:
-        """Return the future of the write.
-
-        A record in shared memory is complete when this returns.
-        """
+        """Return the future of the write. A record in shared memory is complete on return."""
         if change.written is None:
             assert self._behind is not None
             change.written = self._behind.enqueue(change.records, change.place)
@@ -346,16 +343,13 @@ class Log:
         )
 
     def keep(self) -> None:
-        """Keep the committed change, or changes.
-
-        Waits until a tail has its record.
-        """
+        """Keep the committed change, or changes. Waits until the tail, if any, has the records."""
         change, self._open = self._open, None
         assert change is not None
         first = change.records[0]
         self._kept.append((change.end, change.records[-1].epoch, time.monotonic()))
         self._written, self.last = self._hand_over(change), first.kind
-        # All ranks voted, and so have made and synced the changes before; one in doubt may yet refuse this one.
+        # All ranks voted, so the changes before are made and synced; a rank in doubt may still refuse this one.
         if self._sync == "always" and not first.ahead:
             self.common = first.epoch - (first.kind not in WITHIN)
         if change.offset is not None:
@@ -367,8 +361,8 @@ class Log:
         Raises
         ------
         StoreError
-            That was not possible; nothing can be logged any more. Its `undecided` is the last epoch that the store may
-            have all the same.
+            The refusal was not written, and nothing can be logged any more. `undecided` of the error is the last epoch
+            that the store may have.
         """
         change, self._open = self._open, None
         self._put_off = self._problem = None
@@ -378,7 +372,7 @@ class Log:
         records = change.records
         try:
             problem = self._await_write(change)
-            if problem is not None:  # who finishes a tail writes from the first record that the file lacks
+            if problem is not None:  # `finish` would write a tail's records from the first missing one on
                 self.flush()
             refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
             if self.broken is not None:
@@ -429,7 +423,7 @@ class Log:
 
     def reached_disk(self) -> int:
         """Return `durable`, from a thread other than the shard's."""
-        kept, durable = list(self._kept), self._durable  # in this order, since the shard's thread moves changes over
+        kept, durable = list(self._kept), self._durable  # in this order, since the shard's thread updates both
         for place, epoch, _ in kept:
             if place > self._segments.synced:
                 break
@@ -458,7 +452,7 @@ class Log:
 
     def _rotate(self) -> None:
         self._drain()
-        self._check()  # a new segment says that all before it is on the disk
+        self._check()  # a new segment states that all before it is on the disk
         try:
             self._segments.rotate()
         except OSError as error:
@@ -473,9 +467,7 @@ class Log:
                 self._segments.await_appended()
 
     def attach_tail(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
-        """Stage later records in the tail that `make` returns.
-
-        The writing thread calls it. Without a tail, records are written as before.
+        """Stage later records in the tail that `make` returns, if any. The writing thread calls `make`.
 
         With ``sync="background"`` only.
         """
@@ -503,8 +495,8 @@ class Log:
         self._drain()
 
         # Close the files, and end the threads.
-        with suppress(OSError):  # what is not durable was not said to be
+        with suppress(OSError):  # nothing was acknowledged as durable that is not
             self._segments.close()
-        for executor in dict.fromkeys((self._writer, self._syncer, self._hasher)):  # in this order, for the simulator
+        for executor in dict.fromkeys((self._writer, self._syncer, self._hasher)):  # the simulator needs this order
             if executor is not None:
                 executor.shutdown()

@@ -16,8 +16,8 @@ from mgraph.log.scan import Scan
 
 __all__ = ["BY_KEY", "FORMAT", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
 
-FORMAT = 5  #: of a new store, and the largest that is read
-BY_KEY = 4  #: the first in which windows of a number of edges go by keys
+FORMAT = 5  #: format of a new store, and the newest that is read
+BY_KEY = 4  #: first format in which keys order the edges of one time in `window_edges`
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Term:
     sync : str
         "always" or "background".
     n_vertices : int or None
-        The number of vertices with which it begins. Written where a change may belong to the epoch before the term, so
-        that a scan notices if that change is missing at the end of a log.
+        The number of vertices with which it begins. Written if a change may belong to the epoch before the term, so
+        that a scan notices if that change is missing.
     """
 
     number: int
@@ -127,7 +127,7 @@ class StoredGraph:
     about : dict
         The content of ``store.json``.
     epoch, n_vertices : int
-        `n_vertices` is the most vertices that there were after the snapshot.
+        `n_vertices` is the largest number of vertices since the snapshot.
     left : int
         The number of vertices at `epoch`.
     last : str
@@ -135,13 +135,13 @@ class StoredGraph:
     snapshot : dict or None
         The description of the snapshot to begin with.
     shares : list of tuple of Entry
-        For each change after the snapshot the records of the ranks that wrote it.
+        Per change after the snapshot, the records of all ranks.
     term : int
-        The number of the newest term that the store names anywhere.
+        The newest term that any file of the store names.
     unsynced : list of Scan
-        The logs whose last segments may not be on the disk yet as they were read.
+        The logs whose last segments may not be on the disk yet.
     notes : list of str
-        What a repair gives up.
+        What a repair gives up, in words.
     offsets : dict of str to int
         The last place in each source.
     damaged : list of str
@@ -178,9 +178,9 @@ class StoredGraph:
             self.n_vertices = max(self.n_vertices, self.left)
 
     def place_of(self, epoch: int, n_vertices: int) -> int | None:
-        """Return after how many of the changes the graph was at `epoch` with `n_vertices` vertices; None if never.
+        """Return the number of changes after which the graph was at `epoch` with `n_vertices`; None if never.
 
-        Changes within an epoch only remove vertices, so that the two tell the place.
+        Changes within an epoch only remove vertices, so epoch and vertices identify the place.
         """
         at, left = self._start
         for place, shares in enumerate(self.shares):

@@ -14,7 +14,7 @@ from mgraph.log.records import HEADER, Entry, columns_nbytes, layout, offset_of,
 
 __all__ = ["RecordColumns"]
 
-OPEN = 64  #: files that are held open; each rank of a term has one that is being read
+OPEN = 64  #: maximum number of open files; each rank of a term has one that is being read
 
 
 class RecordColumns:
@@ -28,7 +28,7 @@ class RecordColumns:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._open: OrderedDict[str, Contents] = OrderedDict()
-        self._rest = np.empty(0, np.uint8)  # for what is read to be checked only
+        self._rest = np.empty(0, np.uint8)  # bytes that are read only to check them
         self._checked: Entry | None = None
 
     def __enter__(self) -> RecordColumns:
@@ -52,8 +52,8 @@ class RecordColumns:
     def fill(self, entry: Entry, lo: int, hi: int, columns: Mapping[str, np.ndarray]) -> None:
         """Fill columns, by name, with the operations `lo` to `hi` - 1.
 
-        What the record leaves out is filled with what it stands for. `StoreError` if its bytes are not what was
-        written; they are all read for that, but for a record of which another part was read just before.
+        Missing columns get their default. All bytes of the record are read and checked, unless another part of it was
+        filled just before; `StoreError` if they are damaged.
         """
         # Find the wanted bytes of each column.
         wanted, at, stands = [], 0, stand_ins(entry)
@@ -74,10 +74,7 @@ class RecordColumns:
         self._checked = entry if hi - lo < entry.n else None
 
     def offset(self, entry: Entry) -> tuple[str, int] | None:
-        """Return the place in a source of a batch's record.
-
-        None without one, or where it is damaged.
-        """
+        """Return the place in a source of a batch's record; None without one, or if it is damaged."""
         text = np.empty(entry.extra, np.uint8)
         return offset_of(bytes(text)) if entry.extra and self._read(entry, columns_nbytes(entry), [text]) else None
 

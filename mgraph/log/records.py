@@ -7,25 +7,25 @@ offset   size  what
 4        1     the kind, one of `KINDS`
 5        1     the columns, by the bits `WEIGHT`, `OP`, `DELETES`, `KEYS` and `TIME`; and `AHEAD`
 6        2     bytes of the place in a source; 0 for none
-8        8     the epoch that the change is to be; of a kind of `WITHIN` the one that it belongs to
+8        8     the epoch that the change makes; for a kind in `WITHIN`, the epoch that it belongs to
 16       8     the attempt: which try at that epoch; ascending in stream order
 24       8     n: edges or ids; of a mark the place up to which the log is synced
 32       8     the number of vertices afterwards, if the change brings some; else 0
 40       8     bytes of the columns and the place in a source, padded to 8
-48       8     up to which place this log was synced when the record was written
+48       8     the place up to which this log was synced when the record was written
 56       8     XXH3 of these bytes
 64       8     the record's own place in this log, in bytes from the log's beginning
-72       8     which log it belongs to: store, term and rank, hashed
-80       8     XXH3 of the bytes before
+72       8     the log: a hash of store, term and rank
+80       8     XXH3 of the 80 bytes before
 88       -     the columns: src, dst, time, weight, op; or ids; or a time; then the place in a source, as JSON
-               ``[name, n]``; then the keys of the vertices that it brings, as `mgraph.keys.KeyArray.packed` has them,
-               in rank 0's record
+               ``[name, n]``; then, in rank 0's record, the keys of new vertices in the format of
+               `mgraph.keys.KeyArray.packed`
 =======  ====  ===========================================================================================
 
-Epochs count the attempts that are kept, but for changes of a kind of `WITHIN`: vertices that leave because they have no
-edge any more belong to the epoch before, and a record of theirs takes none.
+Each kept attempt is one epoch, except for the kinds in `WITHIN`: the removal of vertices that have lost their last edge
+belongs to the epoch before.
 
-A block that an older file left on the disk, or that belongs elsewhere, is no record here, since place and log differ.
+Blocks of older files or of other logs are not taken for records here, since their place or log differs.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ __all__ = [
 MAGIC = b"MGR1"
 HEADER = 88
 WEIGHT, OP, DELETES, KEYS, TIME = 1, 2, 4, 8, 16
-AHEAD = 128  #: with ``sync="always"``: changes before it need not have been synced when it was written
+AHEAD = 128  #: with ``sync="always"``: earlier changes may not have been synced when the record was written
 KINDS = {
     "batch": 1, "delete_vertices": 2, "add_vertices": 3, "remove_vertices": 4, "expire": 5, "drop_vertices": 6,
     "refused": 16, "mark": 17,
 }  # fmt: skip
 WITHIN = {"drop_vertices"}  #: changes that belong to the epoch before them, and take none
-REMOVALS = {"remove_vertices", "drop_vertices"}  #: changes after which later ids have moved up
+REMOVALS = {"remove_vertices", "drop_vertices"}  #: changes that move later ids up
 IDS = {"delete_vertices", *REMOVALS}
 NAMES = {number: name for name, number in KINDS.items()}
-#: the columns of a batch, in their order, and by which bit it is told that a record has one
+#: the columns of a batch, in their order: dtype, and the bit of a record that has the column
 BATCH: dict[str, tuple[np.dtype, int]] = {
     "src": (np.dtype(np.uint32), 0),
     "dst": (np.dtype(np.uint32), 0),
@@ -96,13 +96,13 @@ class SnapshotState(IntEnum):
     """State of a rank's snapshot, sent with its vote. The ranks learn the minimum over all of them."""
 
     WRITING = 1  #: a snapshot is being written
-    WANTED = 2  #: one is due
+    WANTED = 2  #: a snapshot is due
     IDLE = 3
 
 
 @dataclass
 class Draft:
-    """A record to be written: its columns, unless a tail has them, and the fields of its header."""
+    """A record to be written: the fields of its header, and its columns unless a tail has them."""
 
     kind: str
     mask: int
@@ -152,9 +152,9 @@ class Entry(NamedTuple):
     extra : int
         Bytes of the place in a source.
     holder : int or None
-        The rank that reads it, of a store on local disks; None where every rank sees it.
+        In a store on local disks, the rank that reads the record; None where every rank sees it.
     term : int
-        Its term, where it has a holder.
+        The record's term, if it has a holder.
     """
 
     kind: str
@@ -233,7 +233,7 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
 
 
 def _plain(column: Any, dtype: Any) -> Any:
-    if hasattr(column, "get"):  # a GPU's
+    if hasattr(column, "get"):  # on a GPU
         return column.astype(dtype, order="C", copy=False)
     return np.ascontiguousarray(column, dtype)
 
@@ -241,7 +241,7 @@ def _plain(column: Any, dtype: Any) -> Any:
 def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) -> Entry | None:
     """Parse the header at an offset of a file of `size` bytes.
 
-    None if it is another record's, is cut, or tells of more columns than the record has bytes.
+    None if it belongs to another record, is cut, or names more columns than the record has bytes.
     """
     if len(head) < HEADER:
         return None
@@ -313,7 +313,7 @@ def _least_nbytes(entry: Entry) -> int:
 def may_refuse(head: bytes) -> bool:
     """Return True if a damaged header may be that of a refusal.
 
-    If a single bit of it has flipped, it is known which record it was.
+    A single flipped bit is corrected. With more damage, the header may have been anything.
     """
     for mask in (0, *(1 << bit for bit in range(8 * len(head)))):
         whole = (int.from_bytes(head, "little") ^ mask).to_bytes(len(head), "little")

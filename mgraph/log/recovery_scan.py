@@ -1,12 +1,12 @@
 """Recovery scan of a store: its newest whole snapshot, and the later attempts that the logs of all ranks keep.
 
-An attempt that any log refuses is skipped; another is kept only if every rank's record of it is whole; at the first
-that is not, the log ends. Epochs follow one another without a hole; changes that take none follow their epoch. The
-description of the next term makes the end of the last one durable: it names the epoch at which it begins, and nothing
-behind that is read again.
+An attempt that any log refuses is skipped. Every other attempt is kept if every rank's record of it is whole; the first
+that is not ends the log. Epochs have no gaps, and changes without an epoch follow the epoch they belong to. The
+description of the next term fixes the end of the term before: it names the epoch at which it begins, and records after
+that epoch are never read again.
 
-The heads name the newest term, and how far its logs were synced. So a term or a log that is missing, or cut before that
-place, is an error; a crash cannot cause it.
+The heads name the newest term, and how far its logs were synced. A missing term or log, or one that is cut before that
+place, is an error, since a crash cannot cause it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> 
     store : Store
     epoch : int, optional
     repair : bool
-        Where the store is damaged, take what is before the damage, and note what that gives up.
+        If the store is damaged, return the graph before the damage, and note what is given up.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> 
     except MgraphError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # Its checksum is right, so another program has written it.
+        # The checksum is right, so another program has written the file.
         raise StoreError(
             f"{store.path}: a file has what mgraph does not write ({type(error).__name__}: {error}); restore it from a "
             "backup"
@@ -55,8 +55,8 @@ def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> 
 
 
 def _scan_store(store: Store, epoch: int | None, repair: bool) -> StoredGraph:
-    """Scan a store, as `scan_store`; errors of any kind for descriptions of other fields or types."""
-    # Heads are read first: a graph may write the store meanwhile, and all that a head names is there before it.
+    """Scan a store like `scan_store`. Descriptions with wrong fields or types raise errors of any kind."""
+    # Read the heads first: a graph may write the store meanwhile, and writes its head after what the head names.
     about = store.about()
     damaged: list[str] = []
     aside: list[str] = []
@@ -65,12 +65,12 @@ def _scan_store(store: Store, epoch: int | None, repair: bool) -> StoredGraph:
     undescribed = store.undescribed()
     store.check_archive()
     snapshots = store.archive.snapshots(damaged if repair else None)
-    notes = [f"{store.archive.at(name)} is damaged, and read is what is before it" for name in damaged]
+    notes = [f"{store.archive.at(name)} is damaged, and what is before it is read" for name in damaged]
     notes += [f"{store.at(name)} is damaged or misnamed" for name in aside]
 
     # Check that the descriptions of all terms are there.
     first = snapshots[0]["term"] if snapshots else 0
-    undescribed = [name for name in undescribed if _number(name) >= first]  # else left of a term that was dropped
+    undescribed = [name for name in undescribed if _number(name) >= first]  # earlier ones are leftovers
     for problem in _missing_terms(store, heads, terms, undescribed):
         if not repair:
             message = f"{problem}; restore it from a backup, or give up what that term logged with repair=True"
@@ -103,7 +103,7 @@ def _scan_store(store: Store, epoch: int | None, repair: bool) -> StoredGraph:
 
 
 def _number(name: str) -> int:
-    """Return the number of the term that a name in the store is of; 0 if it is of none."""
+    """Return the number of the term that a name in the store belongs to; 0 if none."""
     return term_of(name.partition("/")[0].partition(".")[0]) or 0
 
 
@@ -174,11 +174,11 @@ def _add_term(
 
 
 def _gap(store: Store, term: Term, stored: StoredGraph, bounds: Sequence[int]) -> str | None:
-    """Return why what is there ends before a term begins; None if it does not."""
+    """Return why epochs are missing before a term; None if none are."""
     if stored.epoch < min([term.epoch, *bounds]):
         return f"{store.path}: a snapshot or a log with the epochs {stored.epoch + 1} to {term.epoch} is missing"
 
-    # Vertices may have left in that epoch after the snapshot, in a term that is missing as a whole.
+    # Or removals of vertices are missing, which belong to the epoch of the snapshot.
     inside = stored.snapshot is not None and stored.snapshot["term"] == term.number
     if not inside and stored.epoch == term.epoch and term.n_vertices not in (None, stored.left):
         return f"{store.path}: a snapshot or a log is missing, with vertices that left in epoch {stored.epoch}"
@@ -197,10 +197,7 @@ def _missing_removal(store: Store, term: Term, scans: list[Scan], epoch: int) ->
 def _problem(
     store: Store, term: Term, scans: list[Scan], epoch: int, bound: int | None, acknowledged: int, last: bool
 ) -> tuple[str | None, Literal["unseen"] | None]:
-    """Return why the logs of a term have less than was synced, and the error's reason.
-
-    None where they have it all.
-    """
+    """Return why the logs of a term have less than was synced, and the error's reason; None if they have it all."""
     # Nothing is missing up to the bound, or a record is damaged.
     if bound is not None and epoch >= bound:
         return None, None
@@ -246,7 +243,7 @@ class KeptChanges:
     epoch : int
         The last epoch.
     given_up : int
-        The number of records behind it that belong to no whole attempt.
+        The number of later records, which belong to no whole attempt.
     refused : int
         The number of attempts that were refused.
     """
@@ -257,14 +254,14 @@ class KeptChanges:
     refused: int = 0
 
 
-Tries = dict[int, dict[int, Entry]]  #: by attempt, the ranks' records
+Tries = dict[int, dict[int, Entry]]  #: the ranks' records by attempt
 
 
 def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None, sure: int = 0) -> KeptChanges:
     """Return the changes that a term's logs keep after epoch `first`, up to `last`. O(records).
 
-    Changes that belong to `first` are among them, since a log may begin with those. A change after epoch `sure`, whose
-    refusal may be damaged, counts as refused.
+    Changes that belong to `first` are included. A change after epoch `sure` whose refusal may be damaged counts as
+    refused.
     """
     # Group the records by epoch and attempt.
     tries: dict[int, Tries] = defaultdict(lambda: defaultdict(dict))
@@ -298,7 +295,7 @@ def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None, sur
             break
         kept.epoch += 1
 
-    # Count what is behind the end.
+    # Count the later records.
     written = [entry for scan in scans for entry in scan.entries if entry.kind != "refused"]
     kept.given_up = sum(entry.epoch > kept.epoch and (entry.epoch, entry.attempt) not in refused for entry in written)
     return kept

@@ -1,6 +1,6 @@
 """Object stores and other file systems of fsspec, as `Files`: for snapshots, which are written once.
 
-There is no sync and no lock: an object is there, whole, once it is closed. So a log cannot be there.
+They have no sync and no locks, so a log cannot be there. An object exists, whole, once it is closed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Parts(Contents):
 
     def read(self, at: int, parts: Sequence[Any]) -> int:
         """Fill buffers with a single request."""
-        # A request takes long: ask for the bytes of all buffers at once.
+        # Requests take long, so ask for the bytes of all buffers at once.
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         data = memoryview(self._fs.cat_file(self._object, start=at, end=at + sum(map(len, views))))
         done = 0

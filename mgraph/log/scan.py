@@ -1,8 +1,8 @@
-"""Reading a rank's log: its records up to a torn end, and where a synced record is broken.
+"""Scan of a rank's log: its records up to a torn end, and the first synced record that is broken.
 
-A crash tears what was not synced. So a damaged record behind the last place that was synced is the torn end; before
-that place it is a broken middle. The synced place is in each record's header, in marks, in the names of segments, since
-a segment is begun when the one before it is synced, and in the head of the log.
+A crash tears only bytes that were not synced. So a damaged record behind the last synced place is the torn end; before
+that place it is a broken middle. The synced place is in record headers, in marks, in the head of the log, and in the
+names of segments, since a segment is begun once the one before it is synced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mgraph.log.records import HEADER, MAGIC, WITHIN, Entry, foreign, header_of,
 
 __all__ = ["Scan", "has_records", "scan"]
 
-WINDOW = 1 << 16  #: bytes that are read for headers at a time
+WINDOW = 1 << 16  #: bytes per read of headers
 _MAGIC = np.frombuffer(MAGIC, np.uint32)[0]
 
 
@@ -156,10 +156,7 @@ def _synced_by(entry: Entry) -> int:
 
 
 class _Headers:
-    """Reads the headers of records, with the bytes around them.
-
-    Records may be small.
-    """
+    """Reads the headers of records in windows, since records may be small."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents, self._bytes, self._begin, self._n = contents, bytearray(WINDOW), 0, 0
@@ -173,10 +170,7 @@ class _Headers:
         return bytes(self._bytes[first : min(first + HEADER, self._n)])
 
     def entry(self, offset: int, start: int, log: int, path: str, size: int) -> Entry | None:
-        """Return the record at an offset of the segment that begins at `start`.
-
-        A graph may just have written it.
-        """
+        """Return the record at an offset of the segment that begins at `start`, even if it was just written."""
         entry = header_of(self.at(offset), offset, start + offset, log, path, size)
         if entry is None and self._begin < offset:
             self._n = 0
@@ -185,10 +179,7 @@ class _Headers:
 
 
 def _first_damaged(files: Files, entries: list[Entry], synced: int, verify: bool) -> int | None:
-    """Return the number of the first entry with damaged columns.
-
-    Only those behind `synced` are checked, or all if `verify`.
-    """
+    """Return the number of the first entry with damaged columns, of those behind `synced`; of all if `verify`."""
     with RecordColumns(files) as columns:
         for number, entry in enumerate(entries):
             if entry.kind != "refused" and (verify or entry.end > synced) and not columns.whole(entry):

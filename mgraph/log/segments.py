@@ -1,12 +1,12 @@
 """Files of a rank's log: each is a segment, named by the place at which it begins.
 
-A segment is synced before the next one is made, so that only the last one can have a torn end. Room is allocated
-before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
-for what must be written even then: that the record is refused.
+A segment is synced before the next one is made, so only the last one can have a torn end. Room is allocated before a
+record is written, so a full disk refuses a record and never tears one. `RESERVE` bytes behind the record are kept for
+its refusal, which must be written even then.
 
-With a `SharedMemoryTail` a record is staged there before it is written: `stage`, and then `put`, in other threads than
-`claim`. The one that puts also allocates room ahead, and the one that syncs begins new segments, so that `claim` need
-not wait.
+With a `SharedMemoryTail` a record is staged there before it is written: by `stage`, and then `put`, in other threads
+than `claim`. The thread of `put` also allocates room ahead, and the thread of `sync` begins new segments, so that
+`claim` need not wait.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mgraph.log.shared_memory_tail import SharedMemoryTail, laid
 __all__ = ["SEGMENT", "Segments", "placed", "size_of"]
 
 SEGMENT = 256 << 20  #: bytes after which a new segment is begun
-PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
+PATIENT = 8  #: maximum size of a segment, in times `SEGMENT`, while a new one could not begin without a wait
 CHUNK = 4 << 20  #: bytes that are allocated at a time, since a file that grows takes longer to sync
 RESERVE = 4096  #: bytes kept for a refusal and for marks
-APART = 1 << 20  #: bytes of columns from which on they are hashed while they are written, and the header follows them
+APART = 1 << 20  #: bytes of columns that are hashed during their write; their header is written last
 
 
 def placed(records: Sequence[Draft], place: int) -> Iterator[tuple[Draft, int]]:
@@ -81,9 +81,9 @@ class Segments:
         self.end = self.synced = self.last = 0
         self._lock, self._appending, self._syncing = threading.Lock(), threading.Lock(), threading.Lock()
         self._start, self._allocated, self._unsyncable = 0, 0, False
-        # ascending, the places of records that are claimed and not written, and of those that no tail has either
+        # Places of claimed records, ascending: not yet written, and not yet staged either.
         self._unwritten, self._unstaged = OrderedDict[int, None](), OrderedDict[int, None]()
-        self._unappended: dict[int, Draft] = {}  # by place, records of `append` that could not be written
+        self._unappended: dict[int, Draft] = {}  # records that `append` could not write, by place
         self._tail: SharedMemoryTail | None = None
         # Make the first segment: a log without records has it, too.
         try:
@@ -215,7 +215,7 @@ class Segments:
             if self._tail is not None and self.end - self._start >= self._limit and not self._unwritten:
                 try:
                     self.rotate()
-                except OSError as error:  # without room it is tried again, at the latest when it is `full`
+                except OSError as error:  # without room it is tried again, at the latest once `full`
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                         raise
 
@@ -238,10 +238,7 @@ class Segments:
             copy(record.parts, self._views(own, record))
 
     def mark_staged(self, place: int) -> None:
-        """Note that the tail has all of the records of a claim.
-
-        They are written now even if this process ends.
-        """
+        """Note that the tail has all records of a claim: they reach the file even if this process ends."""
         self._settle(self._unstaged, place=place)
 
     def has_all_before(self, place: int) -> bool:
@@ -263,10 +260,7 @@ class Segments:
         self._settle(self._unwritten, self._unstaged, place=place)
 
     def sync(self) -> None:
-        """Sync the written records, and append a mark.
-
-        It tells a torn end from a broken middle.
-        """
+        """Sync the written records, and append a mark, which tells a torn end from a broken middle."""
         with self._lock:
             upto = next(iter(self._unwritten), self.end)
         self._sync_file()
@@ -274,9 +268,9 @@ class Segments:
         self.append(draft("mark", {"synced": upto}, 0, 0))
 
     def _sync_file(self) -> None:
-        """Sync the segment. After a failure every later sync fails: it would return without what the disk has lost.
+        """Sync the segment, one thread at a time. After a failure every later sync fails.
 
-        So would another thread's at the same time, to which the system tells nothing.
+        The system reports a failure only once, so a later or concurrent sync would hide the loss.
         """
         with self._syncing:
             if self._unsyncable:
@@ -303,10 +297,7 @@ class Segments:
                 raise
 
     def await_appended(self) -> None:
-        """Wait until the records of other threads are in the file: a reader stops at a place that is claimed and empty.
-
-        `OSError` if it cannot be written.
-        """
+        """Wait until the records that other threads append are in the file. `OSError` if one cannot be written."""
         with self._appending:
             self.check_appended()
 
@@ -323,8 +314,7 @@ class Segments:
         Raises
         ------
         OSError
-            It cannot be begun, or a record in this one could not be written: a new segment says that all before it is
-            on the disk.
+            It cannot be begun, or a record in this one could not be written.
         """
         if self._unwritten:
             raise OSError(errno.EIO, f"the record at place {next(iter(self._unwritten))} could not be written")
@@ -364,4 +354,4 @@ class Segments:
             self._file.close()
             if self._tail is not None:
                 self._tail.close(keep=bool(self._unwritten))
-                self._tail = None  # and with it its memory: what refers to the log may live on
+                self._tail = None  # frees its memory, even if the log is still referred to

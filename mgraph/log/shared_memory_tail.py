@@ -1,15 +1,14 @@
 """The tail of a log in shared memory, where it outlives the process before it is written to the file.
 
-A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p
-modulo the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the
-tail has (`ready`). A process that is killed between the two leaves the tail, and `finish` writes to the file what the
-process would have written. Until then the name stays in /dev/shm. Its lock ends with the process, however that ends.
+A `SharedMemoryTail` is a ring of the bytes of a log that are not in its file yet: the byte at place p lies at p modulo
+the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the tail
+has them (`ready`). If the process is killed between the two, its tail stays in /dev/shm, and `finish` writes the rest
+to the file. The lock of a tail ends with its process, however that ends.
 
-A name has random digits: copies of a store have logs with the same number, and who has one of them open must not touch
-what belongs to another. The first page says to which file a tail belongs.
+A name has random digits, because copies of a store have logs with the same number, and a graph must not touch the tail
+of a copy. The first page says to which file a tail belongs.
 
-Who puts a record here does not hash its columns: its header is sealed over no columns, and whoever writes the record to
-the file hashes them.
+A record is put here without a hash of its columns. The thread or process that writes it to the file hashes them.
 """
 
 from __future__ import annotations
@@ -37,17 +36,14 @@ __all__ = ["Copy", "SharedMemoryTail", "finish", "laid"]
 NAME = "mgraph.log-"
 PAGE = 4096
 MAGIC = int.from_bytes(b"MGSPOOL2", "little")
-#: words of the first page; `LEFT` is 1 once another process knows that the one that made it has ended
+#: words of the first page; `LEFT` is 1 once another process knows that the tail's own process has ended
 WRITTEN, READY, START, INODE, CAPACITY, LOG, LEFT, LENGTH = 1, 2, 3, 4, 5, 6, 7, 8
-TEXT = 128  #: where JSON of that length follows
+TEXT = 128  #: offset of the JSON, which has `LENGTH` bytes
 WAIT_SECONDS, POLL_SECONDS = 5.0, 0.02
 
 
 def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, Any, int]]:
-    """Split `parts`, laid consecutively into `views`.
-
-    Yields the bytes to fill, the part, and its offset.
-    """
+    """Lay `parts` consecutively into `views`. Yields the bytes to fill, the part, and the offset in the part."""
     left = [view for view in views if len(view)]
     for part in parts:
         at = 0
@@ -61,10 +57,7 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
 
 
 class Copy(Protocol):
-    """Copies arrays, of the host or of a GPU, into a tail.
-
-    A single thread makes all calls.
-    """
+    """Copies arrays, of the host or of a GPU, into a tail. For one thread."""
 
     def mark(self) -> None:
         """Mark the work of the calling thread's stream: later copies wait for it."""
@@ -82,7 +75,7 @@ class SharedMemoryTail:
     Parameters
     ----------
     nbytes : int
-        Capacity; all of it is taken at once, since a write to a page that /dev/shm cannot give would end the process.
+        Capacity, allocated at once: a write to a page that /dev/shm cannot supply would end the process.
     log : int
         See `mgraph.log.records.log_id`.
     folder : str
@@ -101,7 +94,7 @@ class SharedMemoryTail:
         if len(text) > PAGE - TEXT:
             raise DeviceError(f"a path of {len(text)} bytes; shared memory has room for {PAGE - TEXT}")
 
-        # Take all of its memory, locked: a write to a page that is not there would end the process.
+        # Lock the file, and allocate all of its memory.
         _remove_leftovers()
         self.path, self.capacity = f"{FOLDER}/{NAME}{log:016x}-{secrets.token_hex(4)}", -(-nbytes // PAGE) * PAGE
         try:
@@ -116,7 +109,7 @@ class SharedMemoryTail:
             raise DeviceError(f"{nbytes} bytes of shared memory cannot be had in {FOLDER}: {error.strerror}") from None
 
         # Fill the first page; the magic number comes last, and makes it complete.
-        self.memory = segment  #: all of it, to be registered with a GPU
+        self.memory = segment  #: the whole memory, to register it with a GPU
         self._words, self._ring = segment.data[:TEXT].view(np.int64), segment.data[PAGE:]
         self._words[[CAPACITY, LOG, LENGTH]] = self.capacity, _word(log), len(text)
         segment.data[TEXT : TEXT + len(text)] = np.frombuffer(text, np.uint8)
@@ -128,7 +121,7 @@ class SharedMemoryTail:
         return int(self._words[WRITTEN])
 
     def begin_segment(self, path: str, place: int) -> None:
-        """Begin a segment at a place. All before it is written."""
+        """Begin a segment at a place, once all records before it are written."""
         self._words[[WRITTEN, READY, START, INODE]] = place, place, place, _word(os.stat(path).st_ino)
 
     def views(self, place: int, nbytes: int) -> list[np.ndarray]:
@@ -136,14 +129,11 @@ class SharedMemoryTail:
         return _views(self._ring, place, nbytes)
 
     def publish(self, written: int, ready: int) -> None:
-        """Publish how far the file and the tail have all bytes."""
+        """Set the places up to which the file and the tail have all bytes."""
         self._words[WRITTEN], self._words[READY] = written, ready
 
     def close(self, keep: bool = False) -> None:
-        """Release the lock, and remove the name.
-
-        It stays to `keep` records that could not be written to the file.
-        """
+        """Release the lock, and remove the file, unless it is to `keep` records that the log lacks."""
         if not keep:
             with suppress(OSError):
                 os.unlink(self.path)
@@ -151,7 +141,7 @@ class SharedMemoryTail:
 
 
 def _word(number: int) -> Any:
-    """Return 64 bits as they lie in a word."""
+    """Return the int64 with the 64 bits of a number."""
     return np.uint64(number).astype(np.int64)
 
 
@@ -161,10 +151,7 @@ def _views(ring: np.ndarray, place: int, nbytes: int) -> list[np.ndarray]:
 
 
 def _mapped(path: str) -> Segment:
-    """Map a file, by a descriptor of its own.
-
-    A mapping keeps its descriptor, and with that the lock.
-    """
+    """Map a file by a new descriptor: a mapping keeps its descriptor open, and would keep the lock."""
     descriptor = _opened(path)
     try:
         return Segment(descriptor, os.fstat(descriptor).st_size)
@@ -178,7 +165,7 @@ def _locked(path: str, flags: int = 0) -> Any:
 
 
 def _opened(path: str, flags: int = 0) -> int:
-    """Open a file of this user: another one could cut it while it is mapped, which ends the process."""
+    """Open a file of this user. Another user could cut it while it is mapped, which would end the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
@@ -197,14 +184,14 @@ def _sees() -> str:
         return ""
 
 
-# ---- what ended processes have left ----------------------------------------------------------------------------------
+# ---- tails of ended processes ----------------------------------------------------------------------------------------
 
 
 def finish(store: str, own: bool = False) -> int:
     """Write to a store's logs the records of killed processes of this host; return their number.
 
-    Call it before the store is read. If the store is locked for this graph, which is then its `own`, it waits for
-    a tail that a process has: that process is about to end, or does the same. Else it leaves to a graph what it has.
+    Call it before the store is read. If this graph has locked the store, which is then its `own`, wait for tails that
+    other processes hold: these are about to end, or finish the tail. Otherwise skip tails that are held.
 
     Raises
     ------
@@ -220,9 +207,9 @@ class _LeftTail:
     Attributes
     ----------
     known : bool
-        True if it is complete and of this version. Otherwise it has no attributes but `useless`.
+        True if it is complete and of this version. Otherwise only `useless` is set.
     useless : bool
-        True if it is not complete: a process is making it, or ended meanwhile.
+        True if it is incomplete: a process is creating it, or ended before that was done.
     """
 
     def __init__(self, path: str) -> None:
@@ -269,24 +256,18 @@ class _LeftTail:
         return self._sees == _sees() and not os.path.exists(self.store)
 
     def segment(self, store: str) -> str:
-        """Return the file of its process, if that is in this folder."""
+        """Return the file of its process in this folder."""
         return f"{store}/{self._folder}/{segment_name(self.start)}"
 
     def is_of(self, store: str) -> bool:
-        """Return True if its process wrote this store, which may have been moved since.
-
-        False for a copy.
-        """
+        """Return True if its process wrote this store, which may have been moved since; False for a copy."""
         now, before = _status(self.segment(store)), _status(self.segment(self.store))
         if now is None or now.st_ino != self._inode:
             return False
         return before is None or before.st_ino != self._inode or os.path.samestat(now, before)
 
     def is_over(self, store: str) -> bool:
-        """Return True if a later term of the store has begun.
-
-        Nobody reads its log any further.
-        """
+        """Return True if a later term of the store has begun: the tail's log is not read any further."""
         term, names = self._folder.split("/")[0], os.listdir(store)
         return any(name.split(".")[0] > term for name in names if name.startswith("term-"))
 
@@ -326,7 +307,7 @@ def _remove_leftovers() -> None:
     for path in _paths():
         with suppress(OSError):
             if _is_useless(path):
-                with _locked(path):  # else a process has it
+                with _locked(path):  # fails if a process holds it
                     if _is_useless(path):
                         os.unlink(path)
 
@@ -341,7 +322,7 @@ def _finished(path: str, store: str, own: bool) -> int:
     records, lock = 0, _taken(path, store, own)
     if lock is None:
         return 0
-    with lock, suppress(FileNotFoundError):  # else another process has just removed it
+    with lock, suppress(FileNotFoundError):  # another process may have removed it
         tail = _LeftTail(path)
         tail.leave()
         if not tail.is_over(store):
@@ -351,7 +332,7 @@ def _finished(path: str, store: str, own: bool) -> int:
             try:
                 records = _write(tail, file)
             except OSError as error:
-                raise failed(error, file, "what a killed process has left cannot be written to") from error
+                raise failed(error, file, "records of a killed process cannot be written to") from error
         os.unlink(path)
     return records
 
@@ -376,7 +357,7 @@ def _taken(path: str, store: str, own: bool) -> Any:
 
 
 def _write(left: _LeftTail, path: str) -> int:
-    # Copy each record with its hash, which its process had left out; skip those that are in the file.
+    # Copy each record, with the hash of its columns. Skip records that are in the file.
     place, records, file = left.written, 0, DISK.open(path)
     try:
         while place < left.ready:
@@ -397,7 +378,7 @@ def _write(left: _LeftTail, path: str) -> int:
 
 
 def _in_file(path: str, at: int, place: int, log: int) -> Entry | None:
-    """Return a record that the process had put into the file only."""
+    """Return a record that the process wrote to the file without staging it."""
     head = bytearray(HEADER)
     with DISK.contents(path) as contents:
         contents.read(at, [head])

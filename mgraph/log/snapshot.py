@@ -2,9 +2,9 @@
 
 A file has the columns src, dst, in a weighted graph weight, and in a graph with times time, int64, by users' ids; an
 undirected edge is in one file, once, with ``src <= dst``. Where a window combines weights, an edge has a row for each
-of its insertions inside the window. A rank that has written its file says so beside it; when all have, rank 0 describes
-the snapshot, and the rename of that description makes it valid. It has a checksum of each record batch, so that a
-reader checks these one after another, and uses nothing that it has not checked.
+of its insertions inside the window. Each rank describes its file beside it. When all have, rank 0 describes the
+snapshot, and the rename of that description makes it valid. The description has a checksum per record batch, so readers
+use only checked rows.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def write_part(
     place : int
         The place in the rank's log at which later epochs begin.
     over : callable
-        Whether to give up, which is asked before each record batch.
+        Asked before each record batch; returns True to give up.
     mark : mapping, optional
-        On local disks: of which snapshot it is a part, as `mgraph.log.local_disks.whole` needs it.
+        On local disks, the snapshot that the part belongs to, as `mgraph.log.local_disks.whole` needs it.
     """
     about = f"{folder}/rank-{rank:04d}.json"
     if store.has(about) and "problem" not in store.read(about):
-        return  # of an attempt without a change since: it has the same edges, and may be valid, so it stays untouched
+        return  # an earlier attempt at the same edges wrote it, and its snapshot may be valid
     what = _write(store, folder, f"{folder}/rank-{rank:04d}.arrow", columns, over)
     store.describe(about, {**what, "place": place} if mark is None else {**mark, "file": what, "place": place})
 
@@ -136,7 +136,7 @@ def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, 
     """
     about = f"{folder}/keys.json"
     if store.has(about):
-        return store.read(about)  # as in `write_part`
+        return store.read(about)  # an earlier attempt wrote it
     what = _write(store, folder, f"{folder}/keys.arrow", {"key": names.column(0, n)})
     store.describe(about, {**what, "kind": names.kind})
     return store.read(about)
@@ -258,9 +258,9 @@ def drop_old(store: Store, retain: int) -> None:
         archive.files.sync_folder(archive.path)
         archive.files.remove(archive.at(folder))
 
-    # Drop the terms before the oldest one that is kept, and its log before the snapshot.
+    # Drop the terms before the oldest kept snapshot's, and that term's log before the snapshot.
     names = {name.removesuffix(".json") for name in store.names()}
-    for name in sorted(names):  # a folder too of which only the description was removed
+    for name in sorted(names):  # also folders that have lost their description
         if (number := term_of(name)) and number < first["term"]:
             files.remove(store.at(f"{name}.json"))
             files.sync_folder(store.path)
@@ -328,8 +328,8 @@ class Rows:
     def __init__(self, store: Store, files: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:
         self._store, self._dtypes = store, dict(dtypes)
         self._pieces = [piece for about in files for piece in _pieces_of(store.at(about["name"]), about)]
-        self._last: tuple[_Piece | None, Columns] = None, {}  # parts may have an end of it each
-        self._buffer = np.empty(0, np.uint8)  # of the last piece
+        self._last: tuple[_Piece | None, Columns] = None, {}  # consecutive reads may each need an end of it
+        self._buffer = np.empty(0, np.uint8)  # bytes of the last piece
 
     def check_ends(self) -> None:
         """Check the pieces without rows, which `read` skips."""
@@ -386,7 +386,7 @@ def _pieces_of(path: str, about: Mapping[str, Any]) -> Iterator[_Piece]:
     for rows, nbytes, digest in about.get("pieces", ()):
         yield _Piece(path, at, rows, nbytes, digest)
         at += nbytes
-    if not at:  # of an earlier version
+    if not at:  # earlier versions wrote no pieces
         yield _Piece(path, 0, about["rows"], about["nbytes"], about["checksum"], whole=True)
 
 

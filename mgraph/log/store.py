@@ -45,8 +45,8 @@ from mgraph.log.scan import Scan, has_records, scan
 __all__ = ["Store", "check_files"]
 
 OWNER = "owner.json"  #: names the store of the snapshots in a folder without a log
-LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
-#: fields by which a description is told from one of something else
+LOCK_SECONDS = 5.0  #: wait for a lock: a graph that just ended may still hold it
+#: fields that identify each kind of description
 FIELDS = {
     "store": {"format", "id"},
     "term": {"number", "size", "epoch", "sync"},
@@ -100,7 +100,7 @@ class Store:
         self.files = files_at(path) if files is None else files
         self._archive: Store | None = None
         self._heads: dict[tuple[int, int], Head] = {}
-        self.last_term = 0  #: the newest term that was begun to be described, as of `terms`
+        self.last_term = 0  #: the newest term as of the last call of `terms`
 
     @property
     def archive(self) -> Store:
@@ -150,7 +150,7 @@ class Store:
         try:
             self.describe("store.json", about)
         except BaseException:
-            # Its name may not be durable: else the next graph would begin a term in a store without a description.
+            # Its name may not be durable, and a later term must not begin in a store without a description.
             with suppress(OSError):
                 self.files.remove(self.at("store.json"))
             raise
@@ -196,12 +196,12 @@ class Store:
         """Make the folder; `StoreError` if that fails."""
         try:
             self.files.folder(self.path)
-            # Of a folder that existed the name may not be durable, and an earlier sync may have failed.
+            # The name of an existing folder may not be durable, and an earlier sync may have failed.
             for step in (self.files.touch_folder, self.files.sync_folder):
                 try:
                     step(os.path.dirname(self.path))
                 except OSError as error:
-                    if error.errno == errno.EIO:  # else the folder above may not be ours
+                    if error.errno == errno.EIO:  # other errors: the parent may be another user's
                         raise
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
@@ -229,7 +229,7 @@ class Store:
         if not whole or not isinstance(content, dict):
             raise StoreError(f"{path} is damaged: its checksum is another; restore it from a backup")
 
-        # Check the fields: a description under another's name has others.
+        # Check the fields: a misnamed description has others.
         kind = name.partition(".")[0].partition("-")[0]
         if "/" not in name and not FIELDS.get(kind, set()) <= content.keys():
             raise StoreError(f"{path} is misnamed: it does not describe a {kind}; restore it from a backup")
@@ -298,7 +298,7 @@ class Store:
         """
 
         def parse(name: str) -> dict[str, Any]:
-            content = {"folder": name.removesuffix(".json"), **self.read(name)}  # a store of format 1 may not have it
+            content = {"folder": name.removesuffix(".json"), **self.read(name)}  # format 1 may lack the folder
             if name != f"{content['folder']}.json":
                 raise StoreError(f"{self.at(name)} is misnamed: it describes {content['folder']}; rename it")
             check_files(content, self.at(name))
@@ -397,8 +397,7 @@ class Store:
         try:
             file = self.files.open(path)
             try:
-                # Write again what was read: after a sync that has failed, the system may have it in memory only, and
-                # would not write it.
+                # Write again what was read: after a failed sync, the system may keep it in memory without writing it.
                 with self.files.contents(path) as contents:
                     for data in pieces(contents, at, end):
                         file.write(at, [data])

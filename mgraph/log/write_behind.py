@@ -1,4 +1,4 @@
-"""Write-behind of records that are acknowledged from shared memory: the file gets them in calm moments."""
+"""Write-behind: records that were acknowledged from shared memory are written to the file when no change comes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mgraph.log.shared_memory_tail import Copy
 
 __all__ = ["WriteBehind"]
 
-CALM_SECONDS = 0.002  #: without a change, after which what the tail has is written
-LONG_SECONDS = 0.016  #: between two looks at whether changes still come, at most: each takes the interpreter's lock
+CALM_SECONDS = 0.002  #: time without a change after which the staged records are written
+LONG_SECONDS = 0.016  #: longest time between two checks for new changes: each check takes the GIL
 
 
 class WriteBehind:
     """Stages records in the tail of some segments, and queues their writes.
 
-    A change waits for no other thread: one that is woken takes the interpreter's lock, for longer than a record needs.
-    So records are queued for a thread that is awake while there are any.
+    To wake a thread costs more than a record, because the thread takes the GIL. So records are queued for a thread that
+    stays awake while there are any.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class WriteBehind:
     writer : Executor
         One thread, which writes the records.
     put : callable
-        ``put(records, place)`` writes those of a claim, whose columns are in the tail.
+        ``put(records, place)`` writes the records of a claim, whose columns are in the tail.
     """
 
     def __init__(
@@ -49,10 +49,7 @@ class WriteBehind:
         self._copy.mark()
 
     def begin(self, records: Sequence[Draft], place: int) -> bool:
-        """Begin to copy records to the tail, after `mark`.
-
-        Returns False if the tail has no room.
-        """
+        """Begin to copy records to the tail, after `mark`. Returns False if the tail has no room."""
         if not self._segments.has_room(place + size_of(records)):
             self.hurry()
             return False
@@ -61,10 +58,7 @@ class WriteBehind:
         return True
 
     def enqueue(self, records: Sequence[Draft], place: int) -> Future[None]:
-        """Wait until the tail has the records, and queue their write.
-
-        Returns the future of the write.
-        """
+        """Wait until the tail has the records, queue their write, and return its future."""
         self._copy.wait()
         for record in records:
             record.parts = ()  # the columns are free now

@@ -270,7 +270,7 @@ def test_a_repair_does_without_a_damaged_snapshot(tmp_path):
         opened(tmp_path)
     found = scan_store(Store(str(tmp_path)), repair=True)
     assert (found.epoch, found.snapshot["epoch"]) == (epoch, epoch - 2)
-    assert found.notes == [f"{newest} is damaged, and read is what is before it"]
+    assert found.notes == [f"{newest} is damaged, and what is before it is read"]
     end(opened(tmp_path, 2, repair=True))
     ranks = opened(tmp_path, 1)
     assert_same(ranks, model, epoch)
