@@ -115,7 +115,7 @@ def create(
     with made.selected(), compile_together():
         made.reserve(reserve)
         ballot = Ballot(Shard(shape, Unconnected(), made))
-        if shape.window_edges is not None and rank.number == 0:  # where keys order the edges of one time
+        if shape.window_edges is not None and rank.number == 0:  # keys order the edges of one time
             ballot.keys = KeyLog(generation=shape.generation)
         rank.take(ballot)
         warm(rank.shard)

@@ -194,7 +194,7 @@ def save(rank: Rank, path: str, kind: Value, keys: np.ndarray | None = None) -> 
 def writing(rank: Rank, problem: str | None = None) -> Value:
     """Return the progress of snapshots: `busy`, and the last `problem`.
 
-    Ranks that wait for the part of another one end that, with the `problem` that the client has learnt from it.
+    With `problem`, the error of another rank's part as the client learnt it, this rank ends its wait for that part.
     """
     if problem is not None and rank.storage is not None:
         rank.storage.end_snapshot(problem)

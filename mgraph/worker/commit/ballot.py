@@ -95,9 +95,9 @@ class Ballot:
         self.broken: str | None = None
         self.keys: KeyLog | None = None
         self._snapshot_due = False
-        self._working = shard.working()  # of one change at a time
+        self._working = shard.working()  # reused: changes come one at a time
         spec = shard.spec
-        self._alone = shard.size == 1 and spec.window_edges is None  # in `apply_directly`
+        self._alone = shard.size == 1 and spec.window_edges is None  # needs no vote
         self._plain = (spec.directed, spec.reverse, spec.combine, spec.times) == (True, False, "last", None)
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
@@ -119,9 +119,9 @@ class Ballot:
     ) -> dict[str, Any] | None:
         """Commit a batch that needs neither a record nor an exchange before the vote; return the answer.
 
-        That is a batch that every rank has as a `whole`, in a graph without times, or a small one in host memory of a
-        single rank, in a graph without a maximum number of edges. For others return None, and change nothing. The
-        errors are those of `decide`.
+        Such a batch is `whole` on every rank, in a graph without times; or it is small and in host memory of the only
+        rank, in a graph without `window_edges`. For other batches return None, and change nothing. Raises the errors of
+        `decide`.
         """
         shard = self.shard
         if self.log is not None:
@@ -136,7 +136,7 @@ class Ballot:
         if not self._alone or len(src) > FEW or type(src) is not np.ndarray or type(dst) is not np.ndarray:
             return None
 
-        # There is no vote, but a call that was stopped ends here.
+        # There is no vote; end a call that was stopped.
         began, structure = perf_counter(), shard.out_edges
         if shard.exchange.aborted():
             shard.exchange.barrier()  # raises the error

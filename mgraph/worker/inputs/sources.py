@@ -172,7 +172,7 @@ def _called(
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # do not call it again, even if other ranks have more parts
-            keep = own or isinstance(part, Operations)  # which are not sorted ahead
+            keep = own or isinstance(part, Operations)  # operations are read later, unsorted
             batch = None if part is None else as_part(part, names, own=keep)
         left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))

@@ -36,7 +36,7 @@ def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str
     with device.taking(room, f"the {operation} of results"), np.errstate(all="ignore"):
         try:
             values = getattr(device.xp, operation)(*arrays)
-        except (OverflowError, TypeError, ValueError) as error:  # such as a number past an integer dtype
+        except (OverflowError, TypeError, ValueError) as error:  # for example, the number does not fit an integer dtype
             kinds = ", ".join(str(getattr(array, "dtype", array)) for array in arrays)
             raise InvalidOption(f"{operation} of {kinds}: {error}") from None
     return Result({"value": values}, shard.result(like).lo)

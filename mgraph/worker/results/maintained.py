@@ -50,9 +50,9 @@ Value = dict[str, Any]
 
 AGAIN = {"how": "again", "touched": 0, "edges": 0}  #: the report of a result that is computed anew
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
-SHORT = 0.1  #: seconds of a first computation that is repeated
-FIRST_USE = 2  #: an update that has just prepared its arrays takes up to so many times as long as the next
-SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
+SHORT = 0.1  #: seconds up to which a first computation is repeated
+FIRST_USE = 2  #: ratio of the times of an update that has just prepared its arrays and of the next one, at most
+SLOWER = 0.005  #: seconds that updates for removals may take beyond twice a full computation
 
 
 def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_name: int = 0) -> Value:
@@ -219,7 +219,7 @@ class _Agreed(NamedTuple):
     deleted : int
         The deletions in the batches since the result.
     logged : int
-        The arcs of all ranks in these batches, of which one may undo another.
+        The arcs of all ranks in these batches, with repeats.
     changed : int
         The changed arcs of these batches, which do not depend on the number of batches that are decided together.
     epochs : list of int64[2, k]
@@ -330,7 +330,7 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
             state.result = None
     numbering = _renumbering(shard, ids) if isolated and _results(shard) else None
     generation = shard.generation
-    shard.remembered.leaving = ids  # until the memories know, for a snapshot that begins with the change
+    shard.remembered.leaving = ids  # until the memories adopt them: a snapshot may begin with the change
     results: list[_Present] = []
     try:
         yield

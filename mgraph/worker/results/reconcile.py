@@ -22,7 +22,7 @@ from mgraph.worker.shard.shard import Shard
 __all__ = ["reconcile"]
 
 _COST = len(astuple(CostModel()))
-FACTS = 1 + _COST + 9  #: per result: its name's hash, the costs, and what else decides
+FACTS = 1 + _COST + 9  #: numbers per result: its name's hash, its costs, and nine more of `_facts`
 
 
 def reconcile(shard: Shard) -> None:
@@ -53,7 +53,7 @@ def _hash(name: str) -> int:
 
 
 def _facts(name: str, state: MaintainedState) -> list[int]:
-    """Return all from which a rank decides how to update a result; floats by their bits."""
+    """Return all numbers by which a rank decides how to update a result; floats as their bits."""
     tried = state.tried
     decides: tuple[Any, ...] = (
         state.epoch, state.generation, state.removals, state.spent, state.touched, state.visited, state.result is None,

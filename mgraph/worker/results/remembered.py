@@ -23,8 +23,8 @@ __all__ = ["key_of", "remember", "remove", "restored", "saved"]
 
 Value = dict[str, Any]
 
-MOST = 8  #: memories of results that have ended
-TERM_NAMES = 1 << 32  #: names for each term of a store, after one that was not closed
+MOST = 8  #: maximum number of memories of ended results
+TERM_NAMES = 1 << 32  #: names reserved per term of a store, for terms that were not closed
 
 
 def key_of(name: str, args: Mapping[str, Any]) -> str:
@@ -47,7 +47,7 @@ def remember(shard: Shard, ended: MaintainedState) -> None:
     remembered.memories.pop(ended.key, None)
     remembered.memories[ended.key] = memory
 
-    # Of the oldest ones only the names are kept from use.
+    # Forget the oldest memories, but never reuse their names.
     while len(remembered.memories) > MOST:
         forgotten = remembered.memories.pop(next(iter(remembered.memories)))
         remembered.first = max(remembered.first, forgotten.next)
@@ -56,7 +56,7 @@ def remember(shard: Shard, ended: MaintainedState) -> None:
 def remove(shard: Shard, ids: np.ndarray) -> None:
     """Have all memories adopt the removal of users' `ids`, whose vertices have left the graph.
 
-    One that runs out of memory is forgotten, with its result, but for the names that it has used.
+    If it lacks memory for that, it is forgotten with its result; its names are never reused.
     """
     remembered = shard.remembered
     for state in shard.maintained.values():
@@ -100,9 +100,9 @@ def _without(key: str, state: Value, ids: np.ndarray, shard: Shard) -> Value:
 
 
 def restored(results: Mapping[str, Any], first: int, term: int, whole: bool) -> Remembered:
-    """Return the memories whose `results` and `first` were `saved`, as a store's newest term is `term`.
+    """Return the memories from the `results` and `first` of `saved`, in a store whose newest term is `term`.
 
-    Unless they are `whole`, results may have used names since that were not saved.
+    If not `whole`, results may have used later names that were not saved.
     """
     remembered = Remembered(first=first if whole else max(first, TERM_NAMES * term))
     for key, state in results.items():

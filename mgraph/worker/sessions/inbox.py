@@ -30,7 +30,7 @@ class Inbox(Generic[T]):
         self._ringing = self._bell.fileno()
         self._poll.register(self._bell, select.POLLIN)
         self._joining = deque[tuple[Channel, Callable[[bytes], T]]]()
-        self._channels: dict[int, tuple[Channel, Callable[[bytes], T]]] = {}  # by descriptor
+        self._channels: dict[int, tuple[Channel, Callable[[bytes], T]]] = {}  # keys are descriptors
 
     def put(self, request: T) -> None:
         """Append a request."""

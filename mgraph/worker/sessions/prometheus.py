@@ -13,7 +13,7 @@ __all__ = ["expose", "withdraw"]
 
 LABELS = ("graph", "rank")
 
-_METERS: list[Meter] = []  # of the workers of this process
+_METERS: list[Meter] = []  # one per worker of this process
 _COLLECTOR: list[_Collector] = []  # the registered collector
 
 

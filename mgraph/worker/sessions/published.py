@@ -20,7 +20,7 @@ from mgraph.protocol import ShardState
 
 __all__ = ["LockQueue", "Published", "PublishedShards"]
 
-SPAN = 1 << 12  #: more attempts than a holder makes
+SPAN = 1 << 12  #: attempt numbers per holder, more than it uses
 
 Value = dict[str, Any]
 

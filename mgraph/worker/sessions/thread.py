@@ -27,7 +27,7 @@ __all__ = ["Asked", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
-WHOLE = 16 << 20  #: bytes of an answer in shared memory that the client reads there; more is copied in pieces
+WHOLE = 16 << 20  #: most bytes of an answer that the client reads in shared memory; larger ones are copied in pieces
 
 _NUMBERS = frozenset((int, float, bool))
 _READS = frozenset(call.handler for call in CALLS.values() if call.rows)  # calls that leave the shard's state as it is
@@ -129,7 +129,7 @@ class ShardThread(threading.Thread):
         self.requests: Inbox[Asked] = Inbox()
         self._stopping = False
         self._attempt = self._latest = 0
-        # True during a read whose answer repeats `state`; until when that may be, and after the answer to this call.
+        # True during a read whose answer repeats `state`; the time until which reads may repeat it, now and next.
         self._reads, self._fresh, self._until = False, 0.0, 0.0
         self._aborted_attempt = -1
 
@@ -206,7 +206,7 @@ class ShardThread(threading.Thread):
         """Return the function that executes a request."""
         request, self._reads, self._until = asked.request, False, 0.0
         if isinstance(request, Abort):
-            late = request.attempt < self._latest  # from a lost client, while another one continues
+            late = request.attempt < self._latest  # the client was lost, and another one continues
             return dict if late else partial(_settle, servant, self.name)
         # Free results, and begin the attempt.
         if request.free:
@@ -218,7 +218,7 @@ class ShardThread(threading.Thread):
         self.doing = str(request.args.get("name", method)), now
         self._reads = method in _READS and not request.free and now < self._fresh
         if not self._reads:
-            self._until, self._fresh = now + FRESH_SECONDS, 0.0  # until it is answered: an error may come instead
+            self._until, self._fresh = now + FRESH_SECONDS, 0.0  # `_fresh` stays 0 if the call fails
         if self.aborted():
             raise Aborted(f"{self.name}: {method} came with attempt {request.attempt}, which was aborted")
         servant.share(asked.shared)

@@ -1,14 +1,17 @@
 """The cost of updating a maintained result, relative to computing it anew.
 
-Both are compared in seconds. A full computation is expected to take as long as the last ones, and less if arcs have
-left. An update may visit as many edges as take as long as a full computation, if it counts them before it visits them,
-and gives up after half as many at most if it does not. So an update that gives up, and the full computation after it,
-take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs
-and the visited edges. Where few edges were visited, other things took the time, and only the number of changed arcs
-tells how long the next one takes. So updates that give up, or take longer than a full computation, are suspended: for
-one read, then for two and so on. Slow ones among fast ones are not, as long as recent reads take no longer than full
-computations in the mean. From the second suspension in a row on, the next update may visit fewer edges. After a single
-one it may not: of batches that differ, most would then give up, too.
+Both are compared in seconds. A full computation is expected to take as long as the last ones, and less if the graph has
+shrunk. An update that counts its edges before it visits them may visit as many as a full computation has time for. An
+update that does not may visit half as many before it gives up. So an update that gives up, with the full computation
+after it, takes at most one and a half times as long.
+
+The seconds per edge are learned from updates, whose work is the changed arcs and the visited edges. If few edges were
+visited, the time went elsewhere, and only the number of changed arcs predicts the next update.
+
+Updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on. A
+slow update among fast ones is not suspended while recent reads take no longer than full computations in the mean. From
+the second suspension in a row on, the next update may visit fewer edges. After the first it may not, because most
+batches of varying sizes would then give up, too.
 """
 
 from __future__ import annotations
@@ -18,15 +21,15 @@ from dataclasses import dataclass
 __all__ = ["CostModel"]
 
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
-FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer visited edges tell nothing
-VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
-SHORT = 2e-5  #: seconds that are no reason to suspend updates
-TRIED = 1 / 100  #: of a full computation: updates that give up sooner are not suspended either
-RECENT = 4  #: reads in whose mean a single one counts, as so many full computations at most
-CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
+FEW = 4096  #: arcs of a graph up to which updates are never suspended; fewer visited edges teach nothing
+VISITED = 1 / 4  #: visited edges per changed arc from which they take most of an update's time
+SHORT = 2e-5  #: excess seconds for which updates are not suspended
+TRIED = 1 / 100  #: share of a full computation: updates that give up sooner are not suspended
+RECENT = 4  #: reads in the mean, and the cap of a read in it, in full computations
+CHEAPER = 0.6  #: if an update that gave up lowers the rate this much, the next one is tried
 LONGEST = 16  #: maximum number of updates to suspend in a row
-CLOSE = 1 / 2  #: after `LONGEST` updates that take such a part of a full computation, one is measured again
-FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the least that was measured
+CLOSE = 1 / 2  #: share of a full computation; after `LONGEST` updates that take more, one is measured again
+FADE = 1 / 64  #: decrease of a rate that forbids an update, down to the least measured rate
 
 
 @dataclass
@@ -36,9 +39,9 @@ class CostModel:
     Attributes
     ----------
     seconds, arcs : float, int
-        The time of a full computation, on the slowest rank, in a graph of so many arcs.
+        The time of a full computation on the slowest rank, and the arcs of the graph then.
     rate, least : float
-        The seconds per edge of an update, 0 for a guess; and the least that were measured, 0 before the first.
+        The seconds per edge of an update, 0 for a guess; and the least measured value, 0 before the first.
     times, slow, pause : int
         The number of updates that took too long, less the others, at least 0; the number of changed arcs of the last
         one; and the number of updates with about as many arcs to skip.

@@ -35,7 +35,7 @@ from mgraph.tables.times import LEAST, MOST
 
 __all__ = ["NEVER", "Level", "Times", "completed", "deletions", "is_in", "last_of_keys"]
 
-NEVER = LEAST - 1  #: before every time; as datetime64 it is NaT
+NEVER = LEAST - 1  #: earlier than every time; as datetime64 it is NaT
 _ALL = np.ones(1, bool)
 BYTES = 64  #: upper bound of the bytes per entry during searches and merges
 
@@ -46,7 +46,7 @@ class Level:
     Attributes
     ----------
     dead : int
-        The number of first entries by time that no longer count, for ever.
+        The number of oldest entries, which no longer count.
     """
 
     def __init__(self, device: Device, run: Run) -> None:
@@ -289,7 +289,7 @@ class Times:
             return run.take(_ALL)
         keep = self._standing(run)
         if oldest or self.repeats:
-            inside = run.time > floor  # also of deletions, which have the largest time
+            inside = run.time > floor  # True for deletions, which have the largest time
             keep &= inside
         if oldest and run.op is not None:
             return replace(run.take(keep & (run.op > 0)), op=None)

@@ -37,10 +37,10 @@ from mgraph.worker.vertices.removal import Removal
 
 __all__ = ["keys_at", "restore"]
 
-#: operations that a rank takes at a time, at most and at least; fewer and larger batches take less time
+#: most and fewest operations per batch of a rank; larger batches take less time
 CHUNK, LEAST = 1 << 23, 1 << 21
-BYTES = 128  #: of memory that an operation takes meanwhile; about 30 of a directed graph without weights
-#: of the columns of a batch
+BYTES = 128  #: memory per operation; about 30 suffice in a directed graph without weights
+#: dtypes of a batch's columns
 DTYPES = {"src": np.uint32, "dst": np.uint32, "op": np.int8, "weight": np.float32, "time": np.int64}
 
 Columns = dict[str, Any]
@@ -52,13 +52,13 @@ def restore(
 ) -> np.ndarray:
     """Apply a stored graph to an empty shard with all its vertices.
 
-    The memories that the shard remembers know the first `known` of the changes.
+    The shard's remembered memories include the first `known` changes.
 
     Returns
     -------
     int64[6 * k]
-        What this rank counted in each of the k epochs behind `after`, in the order of `TOLD`; these are applied one
-        by one. None are counted without `after`, or by epochs that are in a snapshot.
+        The counts of this rank in each of the k epochs after `after`, in the order of `TOLD`. These epochs are applied
+        one by one. Nothing is counted without `after`, or for epochs that are in a snapshot.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def restore(
     """
     # Epochs up to `alone` may be joined to larger batches.
     alone = stored.epoch if after is None else after
-    if shard.clock is not None and shard.clock.moves:  # what a batch makes of a window depends on those before it
+    if shard.clock is not None and shard.clock.moves:  # the window depends on all batches before
         alone = -1
 
     # Apply the snapshot, and then the changes after it.
@@ -92,10 +92,10 @@ def restore(
         counts for entry, counts in counted if after is not None and entry.epoch > after and entry.kind not in WITHIN
     ]
     counts = np.array(rows, np.int64).reshape(-1)
-    if stored.left < shard.n_vertices:  # the shard was made for the most vertices that there were
+    if stored.left < shard.n_vertices:  # the shard was made for the largest number of vertices
         making.remove(np.arange(stored.left, shard.n_vertices, dtype=np.uint32))
     ballot.settle()
-    shard.epoch = stored.epoch  # of vertices that were added there are as many as at the end
+    shard.epoch = stored.epoch  # added vertices took no epochs here
     return counts
 
 

@@ -18,9 +18,9 @@ __all__ = ["TAILED", "tail_of"]
 
 logger = logging.getLogger(__name__)
 
-#: devices whose logs have a tail; the batches of a CPU take longer than it takes to write them to a file
+#: devices whose logs have a tail; on a CPU, a batch takes longer than its write to a file
 TAILED = {"cuda"}
-MOST = 1 << 30  #: bytes of a tail
+MOST = 1 << 30  #: maximum bytes of a tail
 
 
 def tail_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[SharedMemoryTail, Copy] | None:

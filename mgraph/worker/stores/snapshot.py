@@ -38,10 +38,10 @@ __all__ = ["Snapshots", "edges_of", "parts_of"]
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
-ROWS = 1 << 16  #: whose arcs get their sources in one step
-RETRY_SECONDS = 1.0  #: between two attempts to tell rank 0 that a part will not be written
-WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
+POLL_SECONDS = 0.02  #: time between two checks whether all ranks have written their parts
+ROWS = 1 << 16  #: rows per step in which arcs get their sources
+RETRY_SECONDS = 1.0  #: time between two attempts to tell rank 0 that a part will not be written
+WAIT_SECONDS = 600.0  #: longest wait of rank 0 for the other parts, after its own is written
 
 DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.int64}
 

@@ -76,7 +76,7 @@ class Storage:
         self._snapshots: Snapshots | None = None
         self._head: HeadWriter | None = None
         self.keys = KeyLog()
-        self._communities: Value | None = None  # to be written on close
+        self._communities: Value | None = None  # values that `close` writes
         self._term = self._retain = 0
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
@@ -154,13 +154,13 @@ class Storage:
     def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
         """Begin a term, on all ranks together, and this rank's log in it.
 
-        No head names a log before an allreduce has told the ranks that all logs are there: a failed sync on one rank
-        may take another log's name from the folder that they share. Nothing is logged before all heads are there.
+        An allreduce tells the ranks that all logs exist before any head names one, since a failed sync on one rank may
+        drop another log's name from their common folder. Nothing is logged before all heads exist.
         """
         self._begin(shard, how.sync)
         with all_or_none(shard):
             # Make the log, in a folder of its own.
-            about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
+            about = self.store.about()  # raises an error if this worker does not see what rank 0 wrote
             self._lock()
             term, name = self._newest(), f"mgraph-{shard.spec.graph}-{self.rank}-log"
             number = log_id(about["id"], term.number, self.rank)
@@ -221,7 +221,7 @@ class Storage:
         assert self.log is not None
         if self.store.archive is not self.store:
             self._check_shared(shard, self.store.archive)
-        with all_or_none(shard):  # or rank 0 would wait for the part of a rank that did not begin
+        with all_or_none(shard):  # otherwise rank 0 would wait for the part of a rank that failed
             self._of(shard).check_idle(shard)
             place = self.log.rotate()
         self._write(shard, place)
@@ -245,10 +245,10 @@ class Storage:
     def _automatic(self, shard: Shard) -> None:
         try:
             self.snapshot(shard)
-        except Exception as error:  # the change that it follows is made
+        except Exception as error:  # only logged: the change before it is made
             logger.warning("%s: no snapshot was taken: %s", shard, error)
             assert self.log is not None
-            self.log.since = self.log.place  # tried again after as many bytes
+            self.log.since = self.log.place  # try again after as many bytes
 
     def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
         """Begin a snapshot that is a store of its own.
@@ -302,7 +302,7 @@ class Storage:
         return {"busy": snapshots.busy, "problem": snapshots.problem, "lacked": snapshots.lacked}
 
     def end_snapshot(self, problem: str) -> None:
-        """End the snapshot of which another rank does not write its part, for the reason `problem`."""
+        """End a snapshot, because another rank does not write its part for the reason `problem`."""
         if self._snapshots is not None:
             self._snapshots.fail(problem)
 
@@ -311,7 +311,7 @@ class Storage:
         if self.log is not None:
             try:
                 self._communities = self._saved(shard, closed=True)
-            except Exception as error:  # of a device that was lost
+            except Exception as error:  # the device may be lost
                 logger.warning("%s: the names of communities were not saved: %s", shard, error)
 
     def close(self) -> None:

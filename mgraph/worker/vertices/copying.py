@@ -72,5 +72,5 @@ def _rebuilt(shard: Shard, twin: Shard, edges: Structure) -> Structure:
     """Return a structure of the copy's kind with the edges of a structure of the shard."""
     run = all_edges(shard, edges)
     keys = run.keys
-    keys -= np.uint64(shard.lo << 32)  # of local rows
+    keys -= np.uint64(shard.lo << 32)  # to local rows
     return built(twin, shard.partition, run, count=False)[0]
