@@ -16,7 +16,7 @@ from mgraph.failures import with_place
 __all__ = ["BatchResults", "MakeOutcome"]
 
 T = TypeVar("T")
-MakeOutcome = Callable[[list[Value], float], T]  #: makes a batch's outcome of the ranks' answers and the seconds
+MakeOutcome = Callable[[list[Value], float], T]  #: makes a batch's outcome from the ranks' answers and the seconds
 
 
 class BatchResults:

@@ -32,7 +32,7 @@ __all__ = ["Answers", "answers_of", "execute", "in_flight", "of_steps", "row_arg
 
 #: memory that this process needs, as a multiple of the answers' bytes: for one rank; to join and sort those of several
 COPIES_OF_ONE, COPIES = 2, 10
-#: fields of a rank's answer, one per kind of query; see `mgraph.worker.commit.mixed.answered`
+#: fields of a rank's answer, one per kind of query, from `mgraph.worker.commit.mixed.answered`
 KINDS = ("found", "weights", "degrees", "neighbors", "predecessors")
 
 
@@ -158,7 +158,7 @@ def _execute_now(directory: Directory, options: Options, logged: bool, operation
     with directory.coordinator.lock:
         directory.check()
         _check_kinds(operations, options)
-        before = directory.n_vertices  # those that come with the keys of another thread are not known by ids
+        before = directory.n_vertices  # read first: ids may not name vertices that another thread adds
 
         # Translate keys into ids first.
         if directory.takes(operations):
@@ -249,7 +249,7 @@ def in_flight(
     """
     directory.check()
     _check_kinds(operations, options)
-    n_vertices = directory.n_vertices  # as in `_execute_now`
+    n_vertices = directory.n_vertices  # read first, for the same reason as in `_execute_now`
     if alone and not directory.takes(operations):
         # Check here: `_execute_now` lets a growing graph add vertices.
         check_vertices(operations, n_vertices)

@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 U = TypeVar("U")
 
-POLL_SECONDS = 0.5  #: between two checks that the client still runs
+POLL_SECONDS = 0.5  #: time between two checks that the client still runs
 _WAITED = ("_condition", "_waiters", "_done_callbacks")  # attributes of `Future`
-_LOCK = RLock()  # of all futures for which nobody waits
+_LOCK = RLock()  # shared by all futures for which nobody waits
 
 
 def _renew_lock() -> None:

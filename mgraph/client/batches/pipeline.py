@@ -322,7 +322,7 @@ class Pipeline:
         alone = False
         try:
             alone = self._coordinator.recall()
-        finally:  # also after a second Ctrl-C
+        finally:  # even after a second Ctrl-C
             # Nobody resends what was lost with a worker, nor ends what Ctrl-C left behind while it was sent.
             self._drop(None, [], everything=alone)
 

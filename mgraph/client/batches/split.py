@@ -15,7 +15,7 @@ from mgraph.parallel_copy import largest
 __all__ = ["ONCE", "WHOLE", "deal", "largest_ids"]
 
 WHOLE = 1 << 17  #: most bytes of all copies of a batch to sort on each rank: an exchange takes longer
-#: the same of a batch that is written once for all ranks; a CPU sorts its part in much less time than the whole
+#: the same for a batch that is written once for all ranks; a CPU sorts its own part in much less time
 ONCE = {"cpu": 0, "cuda": 2 << 20}
 
 

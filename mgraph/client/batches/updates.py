@@ -106,7 +106,7 @@ class Updates:
             try:
                 live.result()
             except MgraphError as error:
-                if live.closed:  # by another thread
+                if live.closed:  # another thread has closed it
                     continue
                 logger.warning("the maintained result of %s is not up to date: %s", live.name, error)
 

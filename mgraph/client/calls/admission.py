@@ -14,7 +14,7 @@ from mgraph.protocol import ShardState
 
 __all__ = ["SMALL", "WORK", "may_lack_memory", "most_bytes", "refusal"]
 
-SMALL = 4 << 20  #: bytes in flight to a worker up to which it is not asked
+SMALL = 4 << 20  #: bytes in flight to a worker up to which no admission is asked
 #: bytes that a worker needs per operation of an update beside its arguments, roughly. Measured on the CPU with batches
 #: as large as the graph, over directions, weights and ops: gpma+ 20 to 180, graphvine 73 to 231, slabgraph 78 to 365
 WORK = 240

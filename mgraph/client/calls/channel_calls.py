@@ -65,7 +65,7 @@ class ChannelCalls:
         self._runner, self._sessions, self._exchange = runner, sessions, exchange
         self._lock, self._flying, self._queue, self._may_call = lock, flying, queue, may_call
         self._bell, self._poll = Bell(), select.poll()
-        self._ctrl_c = DeferredCtrlC()  # of the call that holds the lock
+        self._ctrl_c = DeferredCtrlC()  # used by the call that holds the lock
         self._poll.register(self._bell, select.POLLIN)
         self._by_descriptor: dict[int, Session] = {}
 

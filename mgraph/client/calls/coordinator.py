@@ -336,7 +336,7 @@ class Coordinator:
             await self._reserve(sizes)
             calls = self.sessions.calls(call.handler, rank_args, self.exchange.number)
             answers = await self.exchange.finish_call(call, self.sessions.send(calls, sizes), epoch)
-            self._interrupted = False  # by a call before this one, which has ended
+            self._interrupted = False  # an interrupted call before this one has ended
             return answers
 
     async def _publish(self, name: str | None, card: bytes) -> None:

@@ -198,7 +198,7 @@ class ExchangeLifecycle:
         """
         async with self._judging:
             acks = self._acks
-            if acks:  # else another wait has judged, as after Ctrl-C came again
+            if acks:  # otherwise another wait has judged, for example after a second Ctrl-C
                 await self._judge_acks(acks, told)
             if self._acks is acks:
                 self._acks = []

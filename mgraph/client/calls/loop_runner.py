@@ -14,8 +14,8 @@ __all__ = ["STOPPED", "LoopRunner"]
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.5  #: between two checks that the loop still runs
-STOP_SECONDS = 0.05  #: between two checks for a stop, in a thread with `STOPPED`
+POLL_SECONDS = 0.5  #: time between two checks that the loop still runs
+STOP_SECONDS = 0.05  #: time between two checks for a stop, in a thread with `STOPPED`
 
 #: an event by which another thread ends the calls of this context, as Ctrl-C would
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)

@@ -30,7 +30,7 @@ __all__ = ["LocalMemory", "SplitArray", "large_bytes", "open_common", "shared_by
 
 logger = logging.getLogger(__name__)
 
-OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: of Dask's configuration, and its default
+OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: an option of Dask's configuration, and its default
 LEAST = 128 << 20  #: bytes to share, if the option allows it; more if batches are larger than usual
 BATCHES = 6  #: batches as large as the first for which memory is made
 WORTH = 4 << 20  #: bytes of large arrays from which sharing memory pays
@@ -80,7 +80,7 @@ class LocalMemory:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._tell = who, nbytes, ask, tell
         self._passed, self._agreed, self.due = 0, False, False
-        self._view: Callable[..., Any] | None = None  # also after `close`: an answer may have come before
+        self._view: Callable[..., Any] | None = None  # kept after `close`, for answers that came before
 
     def passed(self, nbytes: int) -> None:
         """Count `nbytes` of arrays that go by the comm. Once sharing pays, the next call opens memory."""

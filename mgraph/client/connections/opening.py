@@ -22,8 +22,8 @@ __all__ = ["open_session", "reach"]
 
 logger = logging.getLogger(__name__)
 
-OPTION = "mgraph.channels"  #: of Dask's configuration: False sends every call by the comm
-LOOK_SECONDS = 0.25  #: time without a connection after which a look shows if it is refused, and time of that look
+OPTION = "mgraph.channels"  #: option of Dask's configuration: False sends every call by the comm
+LOOK_SECONDS = 0.25  #: time without a connection before a check whether it is refused, and time for the check
 
 
 async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:

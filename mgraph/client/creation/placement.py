@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 8  #: time for the scheduler's answer
 REPLACED_SECONDS = 5.0  #: time for workers to replace lost ones; after that the remaining ones are used
 RESTART_SECONDS = 20.0  #: time for a nanny to restart a worker that does not answer
-LOOK_SECONDS = 0.1  #: between two queries for workers
+LOOK_SECONDS = 0.1  #: time between two queries for workers
 
 
 class OnCluster:

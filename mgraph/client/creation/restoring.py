@@ -36,7 +36,7 @@ GraphParts = tuple[Directory, Options, AsParts]
 WORKERS_SECONDS = 60.0  #: time after a loss for workers to appear, and for the store to be released
 #: last record kinds of a store after which a graph with `drop_isolated` has yet to drop vertices
 LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
-AGAIN_SECONDS = 0.2  #: between two attempts
+AGAIN_SECONDS = 0.2  #: time between two attempts
 TRIES = 3  #: attempts to read a store that another graph may be writing
 
 

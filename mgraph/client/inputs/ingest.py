@@ -234,7 +234,7 @@ def _failure(future: Future, futures: Sequence[Future], source: str) -> BaseExce
     else:
         try:
             future.result(timeout=WATCH_SECONDS)
-        except (CancelledError, TimeoutError) as why:  # which says more than the status
+        except (CancelledError, TimeoutError) as why:  # its text says more than the status
             error = InvalidOption(f"part {i} was {future.status}: {why}")
     assert isinstance(error, BaseException)
     error.add_note(f"part {i} of {len(futures)} of {source}")

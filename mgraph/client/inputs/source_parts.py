@@ -15,7 +15,7 @@ from mgraph.tables.names import Names
 
 __all__ = ["WATCH_SECONDS", "AsParts", "Parts", "check_file", "deal", "function_or_files"]
 
-WATCH_SECONDS = 0.5  #: between two checks of the workers while Dask computes
+WATCH_SECONDS = 0.5  #: time between two checks of the workers while Dask computes
 
 
 class Parts:

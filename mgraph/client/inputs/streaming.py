@@ -314,7 +314,7 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return _of_files(graph, [check_file(path) for path in source], names, most)
     parts: Iterable[Any]
-    own = not isinstance(source, list | tuple)  # whose parts exist at once; a generator may fill the same arrays again
+    own = not isinstance(source, list | tuple)  # a generator may reuse the arrays of a part
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
         parts, own = _computed(graph, source.to_delayed()), False
     elif isinstance(source, EdgeBatch | tuple) or is_table(source):

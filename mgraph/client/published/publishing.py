@@ -71,7 +71,7 @@ def publish(self: Any, name: str) -> None:
         # Another client may have taken the name meanwhile, for a graph on other workers: look again.
         _check_free([part for part in place.published() if part["graph"] != self.id], name)
     except BaseException:
-        with suppress(MgraphError):  # as after a loss, which is the first error
+        with suppress(MgraphError):  # the first error is raised, such as a loss
             unpublish(self)  # Ctrl-C may have come after the last worker's answer
         self._published = None
         raise

@@ -87,7 +87,7 @@ class _Side:
 
     def __init__(self, graph: Any, numbers: np.ndarray | None = None) -> None:
         self.graph, self._numbers = graph, numbers
-        self._ids = np.arange(graph.num_vertices) if numbers is None else np.argsort(numbers)  # by ascending numbers
+        self._ids = np.arange(graph.num_vertices) if numbers is None else np.argsort(numbers)  # ascending numbers
         self._sorted_numbers = self._ids if numbers is None else numbers[self._ids]
 
     @property

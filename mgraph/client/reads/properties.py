@@ -25,7 +25,7 @@ class Properties:
     _directory: Directory
     _options: Options
     _storing: Storing | None
-    _by_vertex = by_vertex  # for algorithms that are written with `gather`
+    _by_vertex = by_vertex  # used by algorithms that are written with `gather`
 
     @property
     def id(self) -> str:

@@ -259,7 +259,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
 
 def _plain(values: Any) -> Any:
     """Return an array of numbers or strings in host memory, or a list of objects and None."""
-    for method in ("to_pylist", "to_list"):  # of Arrow, of Polars
+    for method in ("to_pylist", "to_list"):  # Arrow, Polars
         if hasattr(values, method):
             return list(getattr(values, method)())
     array = Device.to_host(values) if hasattr(values, "__cuda_array_interface__") else values

@@ -19,7 +19,7 @@ __all__ = ["RemoteColumns"]
 
 T = TypeVar("T")
 
-_TAKING = threading.RLock()  #: held while columns that were computed again are taken over
+_TAKING = threading.RLock()  #: held while recomputed columns replace lost ones
 
 
 class RemoteColumns:

@@ -26,7 +26,7 @@ __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of
 REMEDIES = {
     **dict.fromkeys(("predecessor", "predecessors", "parents"), "; bfs and sssp keep them with predecessors=True"),
     **dict.fromkeys(("path", "paths"), "; shortest_path(source, target) of the graph returns a path"),
-}  #: for names that no result has
+}  #: hints for names that no result has
 
 
 @at_facade
@@ -120,7 +120,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         In a graph with keys, a column of vertices has keys, and null for no vertex. Raises the same as `to_numpy`.
         """
         values, present = self._named(self.to_numpy())
-        kind = arrow().string() if values.dtype == object else None  # also where every value is missing
+        kind = arrow().string() if values.dtype == object else None  # even if all values are missing
         return arrow().array(values, kind, mask=None if present is None else ~present)
 
     def _index(self, places: np.ndarray | None = None) -> Any:
@@ -374,7 +374,7 @@ _CLASSES: dict[str, type[VertexValues]] = {
     "vertex": VertexIds,
     "label": VertexLabels,
     "rows": VertexRows,
-}  #: by the kind of a column
+}  #: keys are kinds of columns
 
 
 def column_of(remote: RemoteColumns, name: str) -> VertexValues:

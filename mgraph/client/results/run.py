@@ -28,7 +28,7 @@ from mgraph.tables.ids import as_keys
 __all__ = ["run_algorithm"]
 
 EACH = ("values", "labels", "beta")  #: arguments that need a value for each vertex
-ADVICE = {"labels": "; pandas.factorize numbers other labels"}  #: for what is no number, by argument
+ADVICE = {"labels": "; pandas.factorize numbers other labels"}  #: hint for arguments that are no numbers, by name
 
 
 def run_algorithm(

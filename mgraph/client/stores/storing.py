@@ -37,7 +37,7 @@ __all__ = [
     "write_snapshot",
 ]
 
-POLL_SECONDS = 0.05  #: between two queries for the end of a snapshot
+POLL_SECONDS = 0.05  #: time between two queries for the end of a snapshot
 
 Value = dict[str, Any]
 

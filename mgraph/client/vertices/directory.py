@@ -307,7 +307,7 @@ class Directory:
             try:
                 yield ids
             finally:
-                with suppress(Recovered):  # as in `moving`; the next check catches up
+                with suppress(Recovered):  # the next check catches up
                     self._catch_up()
 
     def _catch_up(self, coming: Numbering | None = None) -> None:
@@ -338,7 +338,7 @@ class Directory:
         else:
             now = coming or (current if ranges == current.partition else current.moved(ranges))
             self.numbering = now if now.keys is keys else now.with_keys(keys)
-        if self.shared or not self.coordinator.status.unsettled:  # in a shared graph the next check asks rank 0
+        if self.shared or not self.coordinator.status.unsettled:  # if shared, the next check asks rank 0
             self._after_removal = None
 
     def ranges(self, states: Sequence[ShardState]) -> Partition:
