@@ -13,16 +13,16 @@ __all__ = ["await_closed", "close_later"]
 
 logger = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 5.0  #: for which a new graph waits for graphs that are being closed
+CLOSE_SECONDS = 5.0  #: wait of a new graph for graphs that are being closed
 
-_closing: list[LockType] = []  # of each graph that is being closed; held until it is
+_closing: list[LockType] = []  # a lock per graph that is being closed, held until then
 
 
 def close_later(session: Session) -> None:
     """Close a session with a store in another thread. Safe in a finalizer.
 
-    The store's threads, files and lock would stay otherwise. A finalizer may run in any thread, one of the store's too,
-    and under any lock. So it waits for nothing, and even `threading.Thread` is made by another thread.
+    Otherwise the store's threads, files and lock would stay. A finalizer may run in any thread, even one of the store,
+    and under any lock. So it waits for nothing, and another thread makes even the `threading.Thread`.
     """
     if session.calls.storage is None:
         return

@@ -24,17 +24,17 @@ from mgraph.local.session import LiveState, Session
 
 __all__ = ["Coordinator"]
 
-ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
+ADDRESS = "this process"  #: the "address" of a graph in this process
 _ADDRESSES = (ADDRESS,)
 _READ = Kind.READ
-_NOT_AHEAD = {"ahead": False}  # a group is safe when its call returns
-CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
-ALONE_SECONDS = 1e-3  #: after which a small batch finds no others to share a call with
-SWEEP_SECONDS = 5e-3  #: for which small batches wait for others, or twice that
-FORK_SECONDS = 1.0  #: for which a fork waits for small batches that another thread applies
+_NOT_AHEAD = {"ahead": False}  # a group must be safe when its call returns
+CLOSE_SECONDS = 5.0  #: wait of `close` for a call of another thread
+ALONE_SECONDS = 1e-3  #: time after the last batch from which a small batch goes alone
+SWEEP_SECONDS = 5e-3  #: wait of small batches for others, or twice that
+FORK_SECONDS = 1.0  #: wait of a fork for small batches that another thread applies
 
 
-_OPEN: WeakSet[Coordinator] = WeakSet()  # of this process, for its children
+_OPEN: WeakSet[Coordinator] = WeakSet()  # all coordinators of this process, to adapt them in forked children
 
 
 class _AppliedBefore(Exception):
@@ -92,7 +92,7 @@ class Coordinator:
         self._live: LiveState | None = None
         # Small batches that wait, the order in which pipelines' batches are applied, and the time of the last one.
         self._waiting, self._order, self._posted = deque[SmallBatch](), threading.RLock(), 0.0
-        self._leaving = 0  # of the group that is being applied
+        self._leaving = 0  # batches of the group that is being applied
         self._sweeping = False  # True while a thread applies batches that wait for long
         self._note()
         _OPEN.add(self)
@@ -348,7 +348,7 @@ class Coordinator:
         if self._lock._is_owned() or not self._lock.acquire(timeout=CLOSE_SECONDS):  # type: ignore[attr-defined]
             return
         self._lock.release()
-        self.flush()  # which refuses the batches that wait
+        self.flush()  # refuses the waiting batches
         self._free()
 
     # ---- lock --------------------------------------------------------------------------------------------------------

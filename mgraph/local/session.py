@@ -18,7 +18,7 @@ from mgraph.worker.calls import HANDLERS, Calls, Host
 __all__ = ["Session"]
 
 _NOWHERE = nullcontext()
-_ranks: WeakValueDictionary[str, Calls] = WeakValueDictionary()  # of the graphs in this process, by id
+_ranks: WeakValueDictionary[str, Calls] = WeakValueDictionary()  # the graphs in this process, by id
 
 
 class LiveState:
