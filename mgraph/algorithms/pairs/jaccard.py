@@ -209,7 +209,7 @@ def _sought(
 
     # Repeat the received rows for each pair, and search them in the longer rows.
     here = home == shard.rank
-    _, first, place = np.unique(shorter[here], return_index=True, return_inverse=True)  # in the order of their ranks
+    _, first, place = np.unique(shorter[here], return_index=True, return_inverse=True)  # grouped by rank, as received
     longer, lengths = longer[here], lengths[here]
     starts, ends = _offsets(lengths[first])[:-1], _offsets(lengths)
     slots = np.arange(ends[-1]) + np.repeat(starts[place] - ends[:-1], lengths)

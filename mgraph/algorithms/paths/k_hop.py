@@ -18,7 +18,7 @@ from mgraph.structures import Csr
 
 __all__ = ["ALGORITHM", "k_hop", "run", "warm"]
 
-FEW = 256  #: vertices of a part in the mean, from which on the parts are sorted one after another
+FEW = 256  #: mean vertices per part from which the parts are sorted one after another
 
 
 def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:

@@ -7,7 +7,7 @@ from mgraph.partition import Partition
 
 __all__ = ["inbox_room"]
 
-#: messages that a rank may send to another between two meetings, at least; and for how many vertices of a range one
+#: least messages from a rank to another between two meetings; vertices of a range per message
 ROOM, ROOM_SHARE = 1 << 16, 8
 
 

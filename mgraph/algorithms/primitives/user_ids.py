@@ -13,7 +13,7 @@ __all__ = ["user_id", "vertex_labels"]
 def vertex_labels(shard: Shard) -> Array:
     """Return the label of each vertex, its place in `Shard.by_name`: uint32[n_vertices]; None if it is its number."""
     if shard.by_name is shard.order:
-        return shard.names  # which is kept
+        return shard.names  # cached
     labels = shard.device.empty(shard.n_vertices, np.uint32)
     shard.device.scatter(labels, shard.by_name, shard.device.arange(0, shard.n_vertices, np.uint32))
     return labels

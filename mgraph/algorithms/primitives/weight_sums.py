@@ -109,6 +109,6 @@ def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
     largest = float(np.array([most], np.uint32).view(np.float32)[0])
     if largest == 0:
         return 1.0
-    weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # at most BITS bits in all
+    weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # the sum has at most BITS bits
     units = int(shard.exchange.allreduce(np.array([shard.device.total(weights.strengths())]))[0])
     return weights.unit * 2.0 ** (BITS - units.bit_length())

@@ -29,9 +29,9 @@ from mgraph.kernels import Struct
 __all__ = ["Carry"]
 
 ONE = 2.0**61  #: the number 1 in the fixed point of shares
-WEIGHT_ONE = 2.0**30  #: the same, of the sum of shares along changed arcs
-MOST_SHARES = 1 / 16  #: such a sum of shares along changed arcs is too large to go on from
-FEW = 64  #: rows send at once if they have at most 1 / FEW of the edges
+WEIGHT_ONE = 2.0**30  #: the number 1 in the fixed point of the sum of shares along changed arcs
+MOST_SHARES = 1 / 16  #: sum of shares along changed arcs from which the state is not carried on
+FEW = 64  #: rows with at most 1 / FEW of the edges send at once
 
 
 class Carry(Pushes):

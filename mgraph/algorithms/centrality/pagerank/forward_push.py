@@ -38,9 +38,9 @@ LISTED, NEXT, EDGES, TASKS = range(4)
 FEW = {
     "cuda": 1 << 15,
     "cpu": 2048,
-}  #: rows up to which a persistent kernel makes the rounds: launches and read-backs would take longer
-UNSURE = 1.5  #: such a part of the edges that are expected from two errors is certain
-MOST = 2.0**62  #: the largest limit of residuals in fixed point: no sum is above it
+}  #: rows up to which a persistent kernel is faster than a launch and a read-back per round
+UNSURE = 1.5  #: factor by which an estimate of the edges, from two errors, may be too large
+MOST = 2.0**62  #: the largest limit of residuals in fixed point; no sum exceeds it
 ROUNDS = 256  #: rounds per launch, after which the host checks for an abort
 
 

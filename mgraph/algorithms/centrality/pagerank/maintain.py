@@ -20,8 +20,8 @@ __all__ = ["Ranks"]
 CLOSER = 8  #: forward push begins from ranks whose error is this many times below the tolerance
 FIRST_PUSH = 3  #: iterations that take as long as the first residuals of forward push
 DEARER = 4  #: edges that iterations visit in the time of one edge of forward push: 4.2 to 4.5 on an H200, 4 on a CPU
-FADE = 1 / 32  #: by which `again` falls with each full computation instead
-LONGER = 1.5  #: iterations of a read with those that prepare forward push, in terms of those of a full computation
+FADE = 1 / 32  #: decrease of `again` per full computation
+LONGER = 1.5  #: iterations of a read that prepares forward push, relative to a full computation
 
 
 class Ranks(Maintained):

@@ -38,9 +38,9 @@ __all__ = ["Components"]
 FILE = "algorithms/communities/components/maintain.cuh"
 JOINS, CUT, LOOSE, PARTED, EDGES, LINKED = range(6)
 assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 6
-SAMPLES = 8  #: rows per patch, in the mean, whose first edges are followed before the largest patch is looked for
-PATCH = 128  #: vertices per patch, in the mean, from which on a forest is made of them
-SMALL = 1 << 15  #: in a graph of fewer vertices, patches may be as many as in one of so many
+SAMPLES = 8  #: sampled rows per patch, in the mean: their first edges are followed before the largest patch is sought
+PATCH = 128  #: mean vertices per patch from which a forest is made
+SMALL = 1 << 15  #: smaller graphs may have as many patches as a graph with this many vertices
 LOW = np.uint64(2**32 - 1)
 
 

@@ -34,8 +34,8 @@ from mgraph.device import Array
 __all__ = ["Links", "connect", "run", "warm"]
 
 PROGRAM = "algorithms/communities/components/forest.cuh"
-ROOM = 1 << 20  #: pairs that a rank tells another at once, at most
-PLANTED = 8  #: the ranks tell each other how the first of so many rows are planted
+ROOM = 1 << 20  #: most pairs per message from a rank to another
+PLANTED = 8  #: the ranks share how the first of this many rows are planted
 UNLINKED = np.uint64(2**64 - 1)
 
 

@@ -44,18 +44,18 @@ from mgraph.device import Array, Device
 __all__ = ["Communities"]
 
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
-#: after changes of the share RENEWAL of the arcs, or of ENOUGH, communities are improved on all levels, of whose arcs
-#: the share DIRTY has changed
+#: once the share RENEWAL of all arcs has changed, or ENOUGH arcs, communities are improved on all levels if the share
+#: DIRTY of their own arcs has changed
 RENEWAL, ENOUGH, DIRTY = 1 / 256, 1 << 20, 1 / 16
-#: communities are computed anew after changes of a share of the arcs: at first FIRST, later from LEAST to MOST, so that
-#: the loss is about LOSS; each time from a fourth of the last share to twice as much
+#: share of the arcs after whose changes communities are computed anew: at first FIRST, later from LEAST to MOST, such
+#: that the loss is about LOSS; each time a fourth to twice the last share
 FIRST, LEAST, MOST, LOSS = 1 / 32, 1 / 256, 1 / 2, 0.002
-#: what stays if a full computation is not better
+#: attributes that stay if a full computation is not better
 KEPT = (
     "labels", "strengths", "inside", "objective", "unit", "quality", "levels", "changed", "recent", "updates", "level",
     "whole",
 )  # fmt: skip
-LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
+LEAST_BITS, MOST_BITS = 55, 62  #: bits of the sum of all weights in units; outside, the unit is chosen anew
 
 
 class Communities(Remembering):
@@ -139,7 +139,7 @@ class Communities(Remembering):
         level.start(labels)
         divide(level)
         self.labels, self.inside, self.level = level.labels, level.inside, None
-        del level  # and the copy of its rows
+        del level  # frees the copy of its rows
         self.changed, self.recent, self.arcs, self.updates = self.device.zeros(len(labels), np.int64), 0, 0, 0
         self.quality = self._present_level().value()
 

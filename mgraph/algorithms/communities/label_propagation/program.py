@@ -59,7 +59,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     if back is out:
         views = [compact_rows(shard, out).view()]
     else:
-        views = [out.view(), back.view()]  # of one type: a kernel reads both
+        views = [out.view(), back.view()]  # both have one type, since a kernel reads both
     tally = LabelCounts(device, _library(shard, views[0]), views, shard.hi - shard.lo)
     tally.deal(1)
 

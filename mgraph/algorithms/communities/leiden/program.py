@@ -38,7 +38,7 @@ from mgraph.algorithms.communities.multilevel.objective import Objective
 
 __all__ = ["descend", "run", "warm"]
 
-LEAST_ITERATIONS = 2  #: after them, another one follows only if the last gained enough
+LEAST_ITERATIONS = 2  #: a further iteration follows only if the last one gained enough
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Effort:
     reach: float
 
 
-SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small graphs, and of those of medium size
+SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small and of medium graphs
 OF_SMALL = Effort(10, 1e-4, 1e-3, 0.0, 0.1, math.inf)
 OF_MEDIUM = Effort(2, 0.0, 0.1, 0.0, 0.3, 32.0)
 OF_LARGE = Effort(1, 0.0, 0.1, 0.1, 0.3, 32.0)
@@ -76,7 +76,7 @@ LAST_TOLERANCE = 1e-4  #: smallest gain of a sweep of the last moves, as a share
 PER_PART = SMALL  #: vertices of the graph for each part that may be joined to its community at once
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 RAISED, RAISED_LEVELS = 8.0, 3  #: factor of the resolution on the first levels of the first iteration; their number
-USUAL = 1 / 4  #: the largest expected weight of a usual edge for that, as a share of the mean weight of an edge
+USUAL = 1 / 4  #: largest expected weight of an edge for a raised resolution, as a share of the mean weight
 
 
 def run(

@@ -20,7 +20,7 @@ __all__ = ["descend", "run", "warm"]
 
 LEVEL_GAIN = 1e-7  #: the smallest gain after which another level follows
 REACH = 64.0  #: the reach of moves (`Level.improve`)
-TOLERANCE, DECAY = 1e-3, 0.1  #: of a sweep on the first level, as a share of the modularity; its factor per level
+TOLERANCE, DECAY = 1e-3, 0.1  #: least gain of a sweep on the first level, in modularity; factor per level
 
 
 def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int = 0) -> Columns:

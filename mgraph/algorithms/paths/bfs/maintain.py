@@ -22,12 +22,12 @@ from mgraph.structures import Structure
 
 __all__ = ["Distances"]
 
-SAMPLE, EVERY = 2048, 8  #: changed arcs that are looked at before an update is prepared: one in `EVERY` at most
-FEWEST = 4096  #: changed arcs of which some are looked at
-PARTS = {"cpu": 1, "cuda": 16}  #: of a row, which tiles look at together, by the device's kind
-SUSPECT, HELD = np.uint64(1 << 62), np.uint64(1 << 63)  #: in a word of `SampleSupports`, beside the visited edges
+SAMPLE, EVERY = 2048, 8  #: sampled arcs before an update is prepared: at most one in `EVERY` changed arcs
+FEWEST = 4096  #: changed arcs from which a sample is taken
+PARTS = {"cpu": 1, "cuda": 16}  #: tiles that read a row together, by the kind of the device
+SUSPECT, HELD = np.uint64(1 << 62), np.uint64(1 << 63)  #: bits of a word of `SampleSupports`, above the visited edges
 EDGES = SUSPECT - np.uint64(1)
-assert HOPS.none == 2**64 - 1  # as in `WordsOfHops`
+assert HOPS.none == 2**64 - 1  # `WordsOfHops` relies on it
 
 
 class Distances(MaintainedPaths):

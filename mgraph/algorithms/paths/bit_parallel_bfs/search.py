@@ -28,8 +28,8 @@ from mgraph.kernels import Library, constants
 __all__ = ["LEVELS", "SEARCHES", "BitParallelBfs", "warm"]
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
-SEARCHES = constants(_FILE)["searches"]  #: at a time
-LEVELS = 1024  #: of a run whose lists are kept
+SEARCHES = constants(_FILE)["searches"]  #: searches at a time
+LEVELS = 1024  #: levels of a run whose lists are kept
 
 
 def library(shard: Shard) -> Library:

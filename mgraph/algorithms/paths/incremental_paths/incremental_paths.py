@@ -63,12 +63,12 @@ FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
 MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
-PARTS = (32, 8, 2, 1)  #: of more suspects than `MANY`, a CPU checks such parts one after another
-CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two looks at the visited edges; a GPU has `BLOCKWISE_STEPS`
-SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU looks at first, of at least `SPARSEST` times as many
-ENOUGH = 32  #: suspects among these from which others are estimated
-UNSURE = 1.5  #: such a part of the edges that are expected from a part is certain
-FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
+PARTS = (32, 8, 2, 1)  #: divisors: a CPU checks more suspects than `MANY` in such parts, one after another
+CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two checks of the visited edges; a GPU has `BLOCKWISE_STEPS`
+SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU samples, if there are at least `SPARSEST` times as many
+ENOUGH = 32  #: suspects in a sample from which an estimate is made
+UNSURE = 1.5  #: factor by which an estimate of the edges may be too large
+FEW, TURNS = 8, 8  #: most suspects for which `InvalidatePersistent` is tried first, and its turns
 
 
 def incremental_kernels(shard: Shard, lengths: Lengths) -> Library:
@@ -101,11 +101,11 @@ class IncrementalPaths:
     length : uint32 or uint64[n_vertices]
         The lengths of all vertices, the same on every rank.
     tied : bool
-        True if a vertex was supported only by one of its own length.
+        True if a vertex was supported only by a vertex of its own length.
     cut_off : uint32[k]
         The vertices of all ranks that the last call of `apply_changes` has cut.
     edges : int
-        The edges that searches of this rank have followed in that call.
+        The edges that searches of this rank have followed in the last call.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ class MaintainedPaths(Maintained):
     Attributes
     ----------
     found : dict
-        The columns of the search, until changes come: a result that is computed anew each time needs no more.
+        The columns of the search; empty once `incremental` is made.
     incremental : IncrementalPaths or None
-        From then on.
+        Made for the first changes: a result that is computed anew each time does not need it.
     preparation : float
         The seconds that the last call of `_follow` took to make `incremental`.
     """

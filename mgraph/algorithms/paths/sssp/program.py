@@ -105,7 +105,7 @@ class Paths:
             sampled = self.device.empty(samples * _SAMPLED, np.float32)
             self.kernels.SampleWeights(samples, graph=self.graph, rows=self.n, samples=samples, weights=sampled)
             weights = Device.to_host(sampled).astype(np.float64)
-            weights = weights[(weights > 0) & np.isfinite(weights)]  # with a step of 0, each distance would take a step
+            weights = weights[(weights > 0) & np.isfinite(weights)]  # a step of 0 would take a step per distance
 
         # Average over all ranks.
         mine = np.array([weights.sum(), len(weights), edges.num_edges, self.n], np.float64)

@@ -14,9 +14,9 @@ from mgraph.kernels import Library
 
 __all__ = ["run", "warm"]
 
-WALKS, VISITS = 1 << 20, 1 << 25  #: walks at a time, at most, and their visits if there are several
-ROOM = 1 << 12  #: walks for which an inbox has room, at least: regions grow seldom
-PIECES = 1 << 22  #: pieces of the rows of present walks, at most, if these are fewer
+WALKS, VISITS = 1 << 20, 1 << 25  #: most walks at a time, and most visits of several walks
+ROOM = 1 << 12  #: least room of an inbox in walks, so that regions seldom grow
+PIECES = 1 << 22  #: most pieces of the rows of present walks
 
 
 def _library(shard: Shard) -> Library:

@@ -28,7 +28,7 @@ __all__ = ["run", "warm"]
 
 _FILE = "algorithms/sampling/sample_neighbors/sample.cuh"
 ROW_TILES = constants(_FILE)["row_tiles"]  #: tiles of a GPU that read a row together
-MOST_NODES = 1 << 31  #: places have a bit less than ids
+MOST_NODES = 1 << 31  #: most nodes: places have one bit less than ids
 
 
 def _library(shard: Shard, edges: Structure) -> Library:
