@@ -21,7 +21,7 @@ __all__ = ["Constants"]
 
 BITS = {"bool": 1, "int": 32, **{f"{sign}{bits}": bits for sign in "iu" for bits in (8, 16, 32, 64)}}
 SIZES = {name: max(bits // 8, 1) for name, bits in BITS.items()} | {"f32": 4, "f64": 8}
-LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (  # by precedence, lowest first
+LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (  # one dict per precedence, lowest first
     {"||": lambda a, b: a != 0 or b != 0},
     {"&&": lambda a, b: a != 0 and b != 0},
     {"|": operator.or_},

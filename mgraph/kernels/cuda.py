@@ -26,7 +26,7 @@ from mgraph.kernels.source import KernelSource, Program
 __all__ = ["GPUS", "carry", "compile_cuda", "supported_gpus"]
 
 OPTIONS = ("-std=c++17",)
-CUPYS = ("-ftz=true",)  # what CuPy adds for NVRTC, and nvcc must be told
+CUPYS = ("-ftz=true",)  # options that CuPy adds for NVRTC, and that nvcc needs too
 GPUS = ("sm_120", "sm_100", "sm_90", "sm_89", "sm_86", "sm_80")  #: architectures of a wheel, the newest first
 
 BLOCK = 256  # threads per block, unless an item needs more lanes

@@ -29,7 +29,7 @@ COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidde
 WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
 BUILDS = {  # values of MGRAPH_HOST_BUILD: tests use the others to find errors that the plain build hides
     "plain": ["-O3"],
-    "quick": ["-Og", "-DDEVICE=inline"],  # for tests: compiles in 40% of the time
+    "quick": ["-Og", "-DDEVICE=inline"],  # tests: compiles in 40% of the time
     "lanes": ["-O1", "-U_FORTIFY_SOURCE", "-DMGRAPH_LANES"],  # tiles have 32 lanes, as fibers that switch by longjmp
     "address": ["-O0", "-g1", "-DDEVICE=inline", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-O0", "-g1", "-DDEVICE=inline", "-DMGRAPH_OWN_THREADS", "-fsanitize=thread"],

@@ -106,7 +106,7 @@ def launcher(_function, _threads, _last):
             _function(packed + _last, _items, _threads)
     return {kernel}
 """
-#: the same if all fields are packed
+#: such a function for kernels with only packed fields
 _LAUNCHERS_OF_PACKED = """
 def launcher(_function, _threads, _last):
     def {kernel}(_items):
@@ -251,7 +251,7 @@ class Kernel:
         threads = -device.threads if device.background else device.threads
         self.threads: Any = ctypes.c_int(threads) if device.kind == "cpu" else threads  # converted once, not per launch
         self._launch = _Packer(source.name, source.fields, device).launcher(function, self.threads, b"")
-        self._packers: dict[int, tuple[_Packer, _Packer]] = {}  # by the number of bound fields
+        self._packers: dict[int, tuple[_Packer, _Packer]] = {}  # keys are numbers of bound fields
 
     def __call__(self, items: int, **fields: Any) -> None:
         """Run over `items` items: asynchronously on a GPU's current stream, synchronously on the CPU.

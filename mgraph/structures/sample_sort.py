@@ -52,7 +52,7 @@ def sort_sampled(
     rounds = next(r for r in range(9) if SMALL_TILE * FAN**r >= samples)
 
     # One allocation for all scratch, since each takes the host 2 us.
-    sizes = [buckets + 1, samples, samples if rounds else 0, buckets * room]  # in words of 8 bytes
+    sizes = [buckets + 1, samples, samples if rounds else 0, buckets * room]  # words of 8 bytes
     starts = [0, *accumulate(sizes + [m // 2 + 1 for m in sizes[1:] if with_places])]
     (first, second, slots), (*places, slot_places) = starts[1:4], starts[4:7] if with_places else (0, 0, 0)
     scratch = device.empty(starts[-1], np.uint64)

@@ -53,7 +53,7 @@ class _Work:
 
     place: Array = None
     shift: Array = None
-    numbers: Struct | None = None  # of the first batch
+    numbers: Struct | None = None  # only for the first batch
     offsets: Array = None
     dst: Array = None
     weights: Array = None

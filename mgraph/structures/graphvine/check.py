@@ -43,7 +43,7 @@ def check_graphvine(s: GraphVine) -> None:
     _check_disjoint(s, *(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
     # Edges of all blocks.
-    number = np.arange(len(first)) - np.repeat(np.cumsum(blocks) - blocks, blocks)  # of each block in its row
+    number = np.arange(len(first)) - np.repeat(np.cumsum(blocks) - blocks, blocks)  # each block's number in its row
     live = np.minimum(extents[rows][row] - number * block, block)
     assert (live > 0).all(), "3: an empty block"
     at = np.repeat(first * quantum, live) + np.arange(live.sum()) - np.repeat(np.cumsum(live) - live, live)

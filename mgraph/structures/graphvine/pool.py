@@ -20,7 +20,7 @@ __all__ = ["CLASSES", "GraphVinePool", "Needs", "Queues", "Rebuild", "plan_rebui
 Array = Any
 _COUNTERS = constants("structures/graphvine/batch.cuh")
 POPS, DIRECTORIES, PUSHES, FILLED = (_COUNTERS[name] for name in ("pop0", "directories", "push0", "filled"))  # words
-CLASSES = DIRECTORIES - POPS  # of pieces: a quarter, a half, a block; 1, 2 and 4 quanta
+CLASSES = DIRECTORIES - POPS  # sizes of pieces: a quarter, a half, a block; 1, 2 and 4 quanta
 RING_SHARE = 32  # quanta of the pool per piece in a ring; if more are given back, the pool is rebuilt
 STEP_SHARE = 32  # divisor of the pool's size: minimum step of growth in place, since each costs some launches
 LEAST_STEP = 1 << 19  # minimum step in slots: the grain of a GPU's memory
@@ -196,8 +196,8 @@ class Rebuild:
     sentinels: Array
     grown: Array  # number of positions of each row
     places: Array
-    used: int  # quanta, by blocks and directories
-    live: int  # by blocks
+    used: int  # quanta of blocks and directories
+    live: int  # quanta of blocks
 
 
 def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, keys: int = 0) -> Rebuild:

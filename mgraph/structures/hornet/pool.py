@@ -125,7 +125,7 @@ class Layout(NamedTuple):
     unit: int
     first: np.ndarray  # first array, by class; at the end, the number in use
     smaller: np.ndarray  # rows of lower classes; at the end, all
-    slots: int  # of all rows' blocks
+    slots: int  # slots of all rows' blocks
 
     @classmethod
     def of(cls, rows: np.ndarray, bits: int | None, unit: int) -> Layout:
@@ -154,7 +154,7 @@ class Rebuild:
     changed: Array = None  # bitmap of rows that a batch changes
     tasks: Array = None
     n_tasks: Array = None
-    numbers: Struct | None = None  # of a first batch
+    numbers: Struct | None = None  # only for a first batch
     starts: Array = None
 
     def target(self) -> Struct:

@@ -83,8 +83,8 @@ class Work:
     rows: Windows = _NONE
     cuts: Array = None  # the batch's cut for each part
     out: dict[str, Array] | None = None  # the copy of wide windows, or the new array
-    after: Frame | None = None  # of the new array; None if the array stays
-    leaves: Struct  # for wide windows with the sums before each task's leaves; valid until leaves are written
+    after: Frame | None = None  # frame of the new array; None if the array stays
+    leaves: Struct  # leaves of wide windows, with the sums before each task; valid until leaves are written
 
     def __init__(self, frame: Frame, scratch: PmaScratch, run: Run, num_edges: int, leaf_windows: int) -> None:
         self.frame, self.scratch, self.run, self.num_edges = frame, scratch, run, num_edges

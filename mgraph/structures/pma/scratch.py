@@ -58,7 +58,7 @@ class PmaScratch:
         self.shift = chunk_shift(capacity)
         height = (leaves - 1).bit_length()
         nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more
-        sums = (2 << height) // GROUP + 1  # of nodes above groups
+        sums = (2 << height) // GROUP + 1  # sums of nodes above groups
         lists = _most_windows(capacity, leaves, leaf, n_rows)
 
         # One allocation for all.

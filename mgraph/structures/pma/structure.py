@@ -235,7 +235,7 @@ class Pma(Structure):
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self.state)
 
-        return self._plan(run, self._take_scratch(run))  # which alone holds it, and may free it
+        return self._plan(run, self._take_scratch(run))  # the only reference, so that `_plan` may free the scratch
 
     def apply_at_once(self, run: Run) -> Plan:
         """Apply a sorted run. A small one takes one launch if its changed leaves stay within bounds."""

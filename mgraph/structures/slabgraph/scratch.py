@@ -118,7 +118,7 @@ class SlabScratch:
         # Bounds of tasks and their pieces, of which the last of each may be small.
         tasks = min(capacity, n_rows)
         pieces = tasks + capacity // PIECE_KEYS + min(tasks, slabs) + slabs // PIECE_BUCKETS
-        late = LATE * capacity if capacity <= KEPT else 0  # for a large batch their number is counted before
+        late = LATE * capacity if capacity <= KEPT else 0  # a large batch counts them first
         (
             self.status, moves, self.place, self.outcome, words, self.tasks, self.pieces, self.late,
         ) = device.carve(

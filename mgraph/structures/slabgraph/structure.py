@@ -64,7 +64,7 @@ __all__ = ["Chains", "SlabGraph"]
 
 Array = Any
 FEW_LANES = 1 << 17  # maximum for edges whose number the host does not know: mostly few, and more lanes take longer
-SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("hole_slabs") + 1)  # of the status: the supply's state
+SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("hole_slabs") + 1)  # words of the status with the supply's state
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class _Work:
     keys: Struct
     seen: BatchInspection
     late_edges: int  # upper bound
-    before: Move | None  # to another pool, before the batch is written
-    after: Move | None  # and after
+    before: Move | None  # move to another pool before the batch is written
+    after: Move | None  # move after it
     looked: bool  # True if prepare counted the slabs that a compaction would free
 
 
@@ -153,7 +153,7 @@ class SlabGraph(Structure):
         # Load the kernels for this slab size and these load factors.
         self.words = slab // 4
         self.slots = self.words - HEADER
-        self.load_factor, self.limit = round(load_factor * 100), round(limit * 100)  # in hundredths, as kernels compute
+        self.load_factor, self.limit = round(load_factor * 100), round(limit * 100)  # hundredths, as in kernels
         defines: dict[str, int] = {
             "SLAB": self.words,
             "TILE": self.words // 4,
@@ -167,7 +167,7 @@ class SlabGraph(Structure):
         self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
         self.supply = device.zeros(STATE, np.int64)  # free slabs, tail, slabs in holes, holes of each class
         self.pool = SlabPool.empty(device, 0, self.words, weighted)
-        self.buckets = 0  # of all tables
+        self.buckets = 0  # buckets of all tables
         self._deleted = 0  # deleted edges since the last count of the slabs that a compaction would free
         self._arrays_changed()
 
@@ -289,7 +289,7 @@ class SlabGraph(Structure):
 
         # Fill new tables, insert into the others, and give waiting edges their slabs.
         if seen.n_pieces:
-            warps = seen.n_tasks // WARP + 2  # for the slabs that tasks leave
+            warps = seen.n_tasks // WARP + 2  # warps that collect the slabs left by tasks
             scratch.fill(seen.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=seen.n_pieces)
         if counts.inserted:
             changed = 2 if moved else int(counts.deleted > 0)
@@ -339,7 +339,7 @@ class SlabGraph(Structure):
             device.zeros(self.n_vertices // DELETED_BITS + 2, np.uint32),
             device.zeros(ALL_WORDS + 3, np.int64),
         )
-        pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
+        pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # only tables of more than one piece
         counts, supply = status[ALL_WORDS:], self.pool.supply(self.supply, status)
         sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
 
