@@ -17,7 +17,7 @@ __all__ = ["GRAIN", "LARGE", "UNLIMITED", "Budget", "Reservation", "host_memory_
 
 GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
 UNLIMITED = 1 << 62  #: the bytes left without a limit
-FRESH_SECONDS = 0.002  #: for which `lately_left` keeps its answer
+FRESH_SECONDS = 0.002  #: time for which `lately_left` keeps its answer
 LARGE = 1 << 26  #: allocations of this many bytes or more are checked against the machine's free memory too
 
 

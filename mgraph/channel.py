@@ -29,7 +29,7 @@ __all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack",
 #: how long a thread polls before it sleeps, on hosts of at least so many CPUs: waking it takes 50 us and more there
 AWAKE_SECONDS, AWAKE_CPUS = 1e-3, 8
 
-_KINDS = Call, Result, Failure  # of messages
+_KINDS = Call, Result, Failure  # kinds of messages
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 _FIELDS = [len(kind._fields) for kind in _KINDS]
 _STATE_FIELDS = len(ShardState._fields)

@@ -28,7 +28,7 @@ OPERATORS = {
     "__getitem__",
     "__init__",
     "__iter__",
-}  #: wrapped too, though their names are not public
+}  #: special methods that `at_facade` wraps too
 
 #: names in other libraries, with mgraph's names for the same
 ALIASES = {
@@ -136,7 +136,7 @@ class _ErrorsEnd:
             error.__traceback__ = None
 
 
-ERRORS_END = _ErrorsEnd()  #: for methods on the path of other calls, where a `facade` would cost a frame
+ERRORS_END = _ErrorsEnd()  #: replaces `facade` in methods that other calls use, where a frame would cost time
 
 
 def at_facade(cls: C) -> C:

@@ -149,7 +149,7 @@ class _HostPages:
     def __init__(self, device: Device) -> None:
         self._device, self._reached = device, 0
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-            raise OSError("the addresses of this process have a limit, of which other memory would have less")
+            raise OSError("the process has a limit of addresses, which this reservation would use up")
         # Reserve without a promise of memory, in huge pages if the kernel has them.
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._map = mmap.mmap(-1, most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
@@ -227,7 +227,7 @@ class _DevicePages:
         self._call(
             "cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(self._most), ctypes.c_size_t(0), zero, zero
         )
-        self._first, self._parts = address.value, list[tuple[int, int]]()  # of memory: handle and bytes
+        self._first, self._parts = address.value, list[tuple[int, int]]()  # mapped memory: handles and bytes
 
         # Free memory and addresses with this object.
         release = weakref.finalize(self, _release, device, self._driver, self._first, self._most, self._parts)

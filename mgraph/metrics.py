@@ -1,4 +1,4 @@
-"""The numbers of a graph for those who run it: one table for `DynamicGraph.metrics`, Prometheus and the dashboard."""
+"""Metrics of a graph: one table for `DynamicGraph.metrics`, Prometheus and the dashboard."""
 
 from __future__ import annotations
 

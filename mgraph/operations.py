@@ -212,7 +212,7 @@ def _column(values: Any, name: str) -> Any:
     if hasattr(values, "isna") and hasattr(values, "dtype") and not hasattr(values, "__dask_graph__"):
         if np.asarray(values.isna()).any():
             return np.asarray(values if getattr(values.dtype, "kind", "") == "f" else values.astype(object))
-    elif (count := getattr(values, "null_count", 0)) and (count() if callable(count) else count):  # of Polars, of Arrow
+    elif (count := getattr(values, "null_count", 0)) and (count() if callable(count) else count):  # Polars, Arrow
         return as_array(as_objects(values.to_list() if hasattr(values, "to_list") else values.to_pylist()), name)
     return as_column(values, name)
 
@@ -294,4 +294,4 @@ def _masked(array: Any, used: Any) -> Any:
         return array
     array = array.copy()
     array[~used] = 0
-    return as_array(as_objects(array.tolist())) if array.dtype.kind == "O" else array  # with missing values
+    return as_array(as_objects(array.tolist())) if array.dtype.kind == "O" else array  # for missing values

@@ -1,6 +1,6 @@
-"""Large arrays: on the host copied and scanned by several threads without the GIL.
+"""Copies and scans of large host arrays by several threads without the GIL.
 
-NumPy's loops in several threads take the GIL between pieces and wait for other Python threads; for the client of two
+NumPy's loops in several threads take the GIL between pieces and wait for other Python threads. For the client of two
 GPUs that took longer than the copies. Without a compiler for the kernels, NumPy runs in one thread.
 """
 
@@ -94,10 +94,10 @@ def begin_copy(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
 def largest(ids: np.ndarray) -> int:
     """Return the largest of `ids`, uint32[n] with n >= 1. O(n)."""
     if ids.size == 1:
-        return int(ids.item())  # for which NumPy's scan takes 2 us
+        return int(ids.item())  # NumPy's scan would take 2 us
     kernels = load_kernels() if ids.nbytes >= LARGE and ids.flags.c_contiguous else None
     if kernels is None:
-        return int(np.maximum.reduce(ids))  # in two thirds of the time of `max`
+        return int(np.maximum.reduce(ids))  # takes two thirds of the time of `max`
     maximum = np.zeros(1, np.uint64)
     with _kernel_lock.now:
         kernels.Largest(len(ids), ids=ids, n=len(ids), largest=maximum)

@@ -70,15 +70,15 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 18  #: of the protocol; client and worker must agree
-BEAT_SECONDS = 1.0  #: between two beats of a worker
+VERSION = 18  #: version of the protocol, equal at client and worker
+BEAT_SECONDS = 1.0  #: time between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
 ABORT_SECONDS = 2.0  #: how long a failed call waits for the other ranks to acknowledge the abort
 AFTER = "after"  #: key of a future (or None) in a call's answer on a worker; the answer is sent after it
 PART_BYTES = 32 << 20  #: a larger array of an answer is sent in parts of at most this size
 PIECE_BYTES = 8 << 20  #: the same in shared memory
-SHARE_SEQ = -2  #: the number of each `Share` of a session, of which one is under way
+SHARE_SEQ = -2  #: the number of every `Share`: a session has one at a time
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Shared:
     ) -> None:
         self._segment, self._loop, self._tell, self._delay = segment, loop, tell, delay
         self.common: Common | None = None
-        self._common: Segment | None = None  # as the worker maps it
+        self._common: Segment | None = None  # on the worker: its mapping of the client's `Common`
         self._most = ours[1] - ours[0]
         self._room = _Room(*ours)
         # Ctrl-C may come within a Condition's own `__enter__` and `__exit__`, so they would leave the lock held.

@@ -22,7 +22,7 @@ __all__ = [
     "names_of", "timed_edges_of",
 ]  # fmt: skip
 
-UNITS = ("s", "ms", "us", "ns")  #: of dates that pandas has, ascending
+UNITS = ("s", "ms", "us", "ns")  #: units of pandas' dates, the coarsest first
 Labels = Mapping[str, str]  #: names of a batch's columns in messages
 
 

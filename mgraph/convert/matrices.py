@@ -16,7 +16,7 @@ from mgraph.facade import needed, type_name, warn
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
 
-ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its offset, and its number
+ROW_BYTES = 16  #: bytes per row of a matrix while it becomes a graph: its offset, and its number
 
 
 @building
@@ -68,7 +68,7 @@ def from_scipy(
         csr = _summed(matrix)
         # Rows to pairs.
         src = np.repeat(np.arange(n), np.diff(csr.indptr))
-    except (ValueError, TypeError, IndexError) as error:  # of a dtype, or of indices that do not fit each other
+    except (ValueError, TypeError, IndexError) as error:  # a wrong dtype, or indices that do not fit each other
         raise InvalidBatch(f"the matrix cannot be read by SciPy: {error}") from None
     if weighted is None and (csr.data != 1).any():
         warn("the entries of the matrix were not used; weighted=True makes them weights")

@@ -243,7 +243,7 @@ def _ends(part: Any, i: int, names: Names) -> np.ndarray | None:
         columns, labels, _ = columns_of(part, names)
         # Strings decide at once; integers are sent as their distinct values.
         src, dst, called = columns["src"], columns["dst"], (labels["src"], labels["dst"])
-        if not len(src):  # whose dtype says nothing
+        if not len(src):  # its dtype says nothing
             return np.empty(0, np.int64)
         if chosen_kind(src, dst, called) == "string":
             return None

@@ -15,7 +15,7 @@ from mgraph.device.hardware import Array
 
 __all__ = ["STAGED", "STAGING", "Transfers"]
 
-STAGING = 1 << 15  #: bytes of a host array from which a copy to other host memory takes longer than to ask where it is
+STAGING = 1 << 15  #: bytes of a host array from which a copy takes longer than the question where the array is
 STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Transfers.staged` copies through page-locked memory
 
 
@@ -127,7 +127,7 @@ class Transfers(Allocator):
             weakref.finalize(owner, self._unlock_pages, address).atexit = False
 
     def _unlock_pages(self, address: int) -> None:
-        cuda = self.xp.cuda  # in any thread, whose own device may be another
+        cuda = self.xp.cuda  # any thread may run this, with another device selected
         with suppress(cuda.runtime.CUDARuntimeError), cuda.Device(self.index):  # the driver may have ended before
             cuda.runtime.hostUnregister(address)
 

@@ -115,7 +115,7 @@ class KeyTable:
         assert column.codes is not None
         n, strings = len(column.codes), Texts(column.at, column.text)
         first = np.full(len(strings), n, np.int64)
-        first[column.codes[::-1]] = np.arange(n - 1, -1, -1)  # of the rows of a string the first is written last
+        first[column.codes[::-1]] = np.arange(n - 1, -1, -1)  # reversed: a string's first row is written last
         used = np.argsort(first, kind="stable")[: int((first < n).sum())]
         numbers = np.full(len(strings), NONE, np.uint32)
         numbers[used] = self.number(strings.take(used))

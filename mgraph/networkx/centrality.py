@@ -212,7 +212,7 @@ def closeness_centrality(G: Graph, u: Any = None, distance: Any = None, wf_impro
         total, reached = np.nan_to_num(row, posinf=0).sum(keepdims=True), np.isfinite(row).sum(keepdims=True)
     else:
         total, reached = np.zeros(n), np.zeros(n, np.int64)
-        for row in length_rows(G, range(n), distance):  # from every node: column v has the lengths to v
+        for row in length_rows(G, range(n), distance):  # column v has the lengths to v
             finite = np.isfinite(row)
             total[finite] += row[finite]
             reached += finite

@@ -68,7 +68,7 @@ def _each_level(G: Graph, method: str, weight: Any, resolution: float, seed: Any
         partition = _partition(G, method, weight, resolution, most, drawn)
         if partition == before:
             return
-        edits = G._contents.edits  # of a live graph
+        edits = G._contents.edits  # changes when the live graph does
         before = [set(group) for group in partition]
         yield partition
         if G._contents.edits != edits:

@@ -266,7 +266,7 @@ class Contents:
     @_locked
     def __reduce__(self) -> Any:
         """Pickle or copy to the same nodes and edges in a new `DynamicGraph`."""
-        edges = edges_of(self.graph())  # which closes the holes among the nodes
+        edges = edges_of(self.graph())  # `graph` closes the holes among the nodes
         names = ("attribute", "merged", "whole", "exact")
         return _restored, (self.directed, self.nodes, {name: getattr(self, name) for name in names}, edges)
 

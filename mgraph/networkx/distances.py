@@ -52,7 +52,7 @@ def radius(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None)
 @offered(_why_none)
 def center(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Any]:
     """Implement `networkx.center`."""
-    if len(G) == 0 and weight is None and not G.is_directed():  # which NetworkX takes for a tree
+    if len(G) == 0 and weight is None and not G.is_directed():  # NetworkX takes it for a tree
         raise nx.NetworkXPointlessConcept("G has no nodes.")
     far = eccentricity(G, weight=weight)
     least = min(far.values())

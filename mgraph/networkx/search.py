@@ -83,7 +83,7 @@ class SearchResult:
         paths: dict[int, Path] = {}
         # Extend each path from the path of its predecessor.
         for i in self.order.tolist():
-            ahead = []  # with weights of 0 a node may precede its predecessor
+            ahead = []  # if weights are 0, a node may precede its predecessor
             while i not in paths and before[i] >= 0:
                 ahead.append(i)
                 i = before[i]

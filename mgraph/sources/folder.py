@@ -21,7 +21,7 @@ __all__ = ["Folder"]
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1  #: between two looks into the folder
+LOOK_SECONDS = 0.1  #: time between two listings of the folder
 _NUMBER = re.compile(r"\d+")
 
 

@@ -17,8 +17,8 @@ __all__ = ["Kafka", "arrow_edges"]
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2  #: for which a poll waits for messages
-ANSWER_SECONDS = 10.0  #: for which the brokers may take to describe a topic
+POLL_SECONDS = 0.2  #: wait of a poll for messages
+ANSWER_SECONDS = 10.0  #: time for the brokers to describe a topic
 
 
 def arrow_edges(messages: Sequence[bytes]) -> Any:

@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
-_TEXT = ("string", "large_string", "string_view")  #: types of Arrow
+_TEXT = ("string", "large_string", "string_view")  #: Arrow's types of strings
 _BUFFERS = (str, bytes, bytearray, memoryview, range)  #: sequences whose entries have a common type
 
 
@@ -67,7 +67,7 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()
     try:
         differs = value != value  # an array's answer is an array
-    except (TypeError, ValueError):  # of objects that cannot be compared
+    except (TypeError, ValueError):  # objects that cannot be compared
         return False
     return isinstance(differs, bool | np.bool_) and bool(differs)
 
@@ -104,7 +104,7 @@ def as_array(values: Any, name: str = "") -> Any:
     # DLPack: from the CPU at once, from a GPU below by CuPy.
     on_gpu = hasattr(values, "__cuda_array_interface__")
     if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
-        with suppress(TypeError):  # of an Arrow array with missing values, in some releases
+        with suppress(TypeError):  # some releases of Arrow refuse missing values
             on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
             return _tried(np.from_dlpack, values)
@@ -193,7 +193,7 @@ def as_numbers(values: Any, name: str, advice: str = "") -> Any:
     or a bool among numbers. NaN in arrays of NumPy is left to the caller.
     """
     try:
-        table = getattr(values, "ndim", 1) > 1  # of several columns
+        table = getattr(values, "ndim", 1) > 1  # several columns
         column = as_array(values, name) if table else plain(values, name, "every entry needs a value")
         array = column.decoded(name) if isinstance(column, Coded) else unpacked(column, name)
     except InvalidBatch as error:
@@ -239,7 +239,7 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
         return values
     if hasattr(values, "collect_schema") or hasattr(values, "columns"):  # a lazy frame computes its columns
         kind = type(values).__name__
-        if hasattr(values, "__dask_graph__"):  # whose Series have columns, too
+        if hasattr(values, "__dask_graph__"):  # Dask's Series have columns, too
             raise InvalidBatch(f"{name} is a {kind} of Dask; ingest takes it, and compute() reads it")
         raise InvalidBatch(f"{name} is a {kind}, a table; one of its columns is needed, as table['id']")
     if library_of(values) == "cudf":
@@ -263,7 +263,7 @@ def of_capsule(values: Any, name: str) -> Any:
         if hasattr(values, "__arrow_c_stream__"):
             return arrow().chunked_array(values)
         return arrow().array(values) if hasattr(values, "__arrow_c_array__") else values
-    except (arrow().ArrowException, OverflowError) as error:  # of a type, or a value, that Arrow does not have
+    except (arrow().ArrowException, OverflowError) as error:  # Arrow lacks the type or the value
         raise InvalidBatch(f"{name} cannot be read by Arrow: {error}") from None
 
 

@@ -30,11 +30,11 @@ from mgraph.tables.texts import Texts, arrow
 
 __all__ = ["EXACT", "GROW", "KINDS", "MAX_VERTICES", "as_ids", "as_keys", "check_ids", "check_kind", "chosen_kind"]
 
-KINDS = ("int64", "string")  #: of keys
+KINDS = ("int64", "string")  #: kinds of keys
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
-EXACT = 2**53  #: below it each whole number is a float64 of its own
+EXACT = 2**53  #: smaller whole numbers are exact in float64
 MOST_DECIMAL = 2**64  #: decimals are exact; larger ones are no id and no key, and may have a billion digits
-ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
+ASCII = 127  #: largest byte that is a whole character of UTF-8
 KEY = "every vertex needs a key"
 
 GROW = "; add_vertices adds more, and so does insert into a graph made without n_vertices"  #: advice on a change
@@ -77,7 +77,7 @@ def as_ids(values: Any, name: str) -> Any:
     if type(values) is np.ndarray and values.dtype is _ID and values.ndim == 1:
         return values
     if type(values) is list and len(values) == 1 and type(values[0]) is int and 0 <= values[0] < MAX_VERTICES:
-        return np.array(values, _ID)  # in a sixth of the time, which counts for one edge
+        return np.array(values, _ID)  # six times as fast, which matters for single edges
     # Make any other column an array, Python objects too.
     array = as_column(values, name)
     if array.ndim != 1:
@@ -97,7 +97,7 @@ def as_ids(values: Any, name: str) -> Any:
         value = f"{cell(name, 0)} is {shown(array[0])}"
         raise InvalidBatch(f"{value}; {_WHOLE}, and the column is {array.dtype}")
     elif array.dtype.kind == "i" or array.dtype.itemsize > 4:
-        unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
+        unsigned, limit = _unsigned(array.dtype)  # negative numbers become the largest
         if array.view(unsigned).max() >= limit:
             negative = array < 0
             at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
@@ -180,7 +180,7 @@ def _whole(value: Any) -> int | None:
         return int(value)
     if isinstance(value, float | np.floating | Decimal):
         limit = MOST_DECIMAL if isinstance(value, Decimal) else EXACT
-        with suppress(ArithmeticError, ValueError):  # of infinity and NaN
+        with suppress(ArithmeticError, ValueError):  # infinity and NaN
             if isinstance(value, Decimal) and abs(value) >= limit:
                 return None
             whole = int(value)
@@ -235,7 +235,7 @@ def _texts(column: Any, name: str) -> Texts:
     if isinstance(column, Coded):
         values = column.values
         others = values.tolist() if isinstance(values, np.ndarray) else [] if _is_text(values) else values
-        if not all(isinstance(value, str) for value in others):  # which rows may not have
+        if not all(isinstance(value, str) for value in others):  # rows may not use these
             return _texts(column.decoded(name), name)
         strings = _texts(values, f"the dictionary of {name}")
         return Texts(strings.at, strings.text, column.codes)
@@ -257,7 +257,7 @@ def _of_objects(objects: list[Any], name: str) -> Texts:
     """Return a list of strings as `Texts`; the error names the first other value."""
     # Arrow converts them at once. If it fails, look for the first bad value.
     try:
-        if any(issubclass(kind, bytes | bytearray) for kind in set(map(type, objects))):  # which Arrow would decode
+        if any(issubclass(kind, bytes | bytearray) for kind in set(map(type, objects))):  # Arrow would decode them
             raise TypeError
         array = arrow().array(objects, type=arrow().large_string(), from_pandas=True)
     except (arrow().ArrowException, TypeError, ValueError):  # some value is no string, or no UTF-8
@@ -307,7 +307,7 @@ def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
         values = unpacked(column.values, name)
         if len(values) and np.can_cast(values.dtype, np.int64):
             return values.astype(np.int64)[column.codes]
-        column = column.decoded(name)  # with the values that rows have, by the rows
+        column = column.decoded(name)  # the used values, in the order of the rows
     if _is_text(column):
         if len(column) == 0:
             return np.zeros(0, np.int64)

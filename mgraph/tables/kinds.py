@@ -46,7 +46,7 @@ def is_table(value: Any) -> bool:
     """Return True if `table_of` takes the value."""
     return (
         isinstance(value, Mapping | Table)
-        or hasattr(value, "collect_schema")  # of a lazy frame, whose columns would be computed
+        or hasattr(value, "collect_schema")  # a lazy frame would compute its columns
         or hasattr(value, "columns")
         or hasattr(value, "__arrow_c_stream__")
         or hasattr(value, "__arrow_c_array__")
@@ -120,7 +120,7 @@ def _alike(columns: dict[Any, Any]) -> dict[Any, Any]:
     first = next(iter(columns), None)
     rows = None
     for name, values in columns.items():
-        shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)  # of Arrow
+        shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)  # Arrow has no shape
         if len(shape) != 1:
             raise InvalidBatch(f"{label(name)} has shape {shape}; it must have 1 dimension, an entry an edge")
         rows = shape[0] if rows is None else rows

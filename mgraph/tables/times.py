@@ -19,9 +19,9 @@ __all__ = [
     "check_times",
 ]  # fmt: skip
 
-LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
+LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: range of times; -2**63 is NaT
 INTEGERS = "int64"
-#: of spans in words, without the plural's s
+#: units of spans in words, without the plural's s
 _UNITS = {
     **dict.fromkeys(("W", "w", "week"), "W"),
     **dict.fromkeys(("D", "d", "day"), "D"),
@@ -32,14 +32,14 @@ _UNITS = {
     **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
     **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
 }
-#: of the units of spans in words
+#: nanoseconds per unit
 _NANOSECONDS = {
     unit: seconds * 10**9 for unit, seconds in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 } | {"ms": 10**6, "us": 10**3, "ns": 1}
 #: a time of day, and the time zone after it
 _CLOCK = re.compile(r"\d{1,2}((:\d{2}){1,2}([.,]\d+)?(\s*[ap]m\b)?|\s*[ap]m\b)(\s*[+-]\d{2}:?\d{2}\b)?", re.I)
-_DAY_FIRST = re.compile(r"(?<!\d)(?<!\d\W)(?:1[3-9]|[2-9]\d)\W+(\d{1,2})\W+\d")  #: of a date of numbers; the month
-_PART = re.compile(r"\d+|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec", re.I)  #: of a date
+_DAY_FIRST = re.compile(r"(?<!\d)(?<!\d\W)(?:1[3-9]|[2-9]\d)\W+(\d{1,2})\W+\d")  #: a date with the day first
+_PART = re.compile(r"\d+|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec", re.I)  #: a part of a date
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
@@ -82,7 +82,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
         array = array.astype(np.int64)
     if array.dtype.kind in "OUT":
         array = _of_objects(array, name)
-    if not array.dtype.isnative:  # or its dtype would be equal to none of those below
+    if not array.dtype.isnative:  # otherwise its dtype would equal none of those below
         array = array.astype(array.dtype.newbyteorder("="))
     # Refuse NaT, values outside the limits, and other dtypes.
     bad = None
@@ -161,7 +161,7 @@ def _converted(dates: Any, dtype: Any, name: str) -> Any:
     """Return dates in another unit; those that it cannot hold wrap."""
     try:
         return dates.astype(dtype)
-    except OverflowError:  # of the factor between the units
+    except OverflowError:  # the factor between the units is too large
         raise InvalidBatch(f"{name} has dtype {dates.dtype}, and {dtype} is too far from it to convert") from None
 
 
@@ -247,7 +247,7 @@ def _read(texts: list[str]) -> np.ndarray:
     except ImportError:
         return np.array(texts, "datetime64")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a format that pandas could not infer, or with the day first
+        warnings.simplefilter("ignore")  # pandas warns if it cannot infer a format, or reads the day first
         dates: np.ndarray = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
         return dates
 

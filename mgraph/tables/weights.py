@@ -16,7 +16,7 @@ __all__ = ["as_ops", "as_weights"]
 
 MOST = np.finfo(np.float32).max
 _STORED = f"weights are stored as float32, up to {MOST:.8g}"
-WHOLE = 2**24  #: up to here each whole number is a float32 of its own
+WHOLE = 2**24  #: whole numbers up to here are exact in float32
 _DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216"
 _OPS = "operations are +1 (insert) and -1 (delete)"
 

@@ -29,7 +29,7 @@ FILES = (".npz", ".parquet", ".pq", ".csv", ".tsv")  #: suffixes of the files th
 class TableFile(Protocol):
     """Open file of columns."""
 
-    names: list[str]  #: of its columns
+    names: list[str]  #: names of the columns
 
     def nbytes(self, names: Sequence[str]) -> int:
         """Return the bytes of memory for some columns and a batch of them; 0 if unknown."""
@@ -51,7 +51,7 @@ class _Npz:
 
     def nbytes(self, names: Sequence[str]) -> int:
         sizes = {info.filename.removesuffix(".npy"): info.file_size for info in self._archive.zip.infolist()}
-        return 2 * sum(sizes[name] for name in names)  # and as a batch keeps them
+        return 2 * sum(sizes[name] for name in names)  # as read, and as a batch keeps them
 
     def read(self, names: Sequence[str], keys: str | None) -> dict[str, Any]:
         if self.nbytes(names) > 2 * host_memory_limit():
@@ -69,7 +69,7 @@ class _Parquet:
         self._file, self.names = file, list(file.schema_arrow.names)
 
     def nbytes(self, names: Sequence[str]) -> int:
-        return 3 * 8 * int(self._file.metadata.num_rows) * len(names)  # as Arrow has them, NumPy, and a batch
+        return 3 * 8 * int(self._file.metadata.num_rows) * len(names)  # in Arrow, NumPy and a batch
 
     def read(self, names: Sequence[str], keys: str | None) -> dict[str, Any]:
         if self.nbytes(names) // 3 > host_memory_limit():
@@ -93,7 +93,7 @@ def _open(file: str, kind: str, delimiter: str | None) -> Iterator[TableFile]:
         with parquet.ParquetFile(file) as opened:
             yield _Parquet(opened)
     elif kind == "npz":
-        with open(file, "rb") as raw:  # which NumPy would leave open if it is no archive
+        with open(file, "rb") as raw:  # NumPy would leave it open if it is no archive
             yield _Npz(np.load(raw, allow_pickle=False))
     else:
         yield Csv(file, delimiter or ("\t" if kind == "tsv" else ","))
@@ -120,7 +120,7 @@ def open_table(path: Any, kind: str | None = None, delimiter: str | None = None)
 
 
 Piece = tuple[dict[str, Any], dict[str, str], list[str]]
-LOOK_SECONDS = 0.1  #: between two looks at a file that is being written
+LOOK_SECONDS = 0.1  #: time between two checks of a file that is being written
 
 
 def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None) -> Iterator[Piece]:

@@ -10,7 +10,7 @@ from mgraph.tables.files.opening import head_of, suffix_of
 __all__ = ["TABLES", "format_of", "table_format_of"]
 
 TABLES = ("csv", "npz", "parquet", "tsv")  #: formats that are tables, read by any call
-#: by the suffix of a file's name
+#: formats by the suffix of a file's name
 SUFFIXES = {
     ".csv": "csv",
     ".e": "evlp",
@@ -73,7 +73,7 @@ def format_of(file: str) -> str:
         if pattern.match(head):
             return name
     # Refuse formats that are known but not read.
-    if named in ("csv", "tsv"):  # whose first name may be anything that is no mark-up
+    if named in ("csv", "tsv"):  # its first name may be anything but mark-up
         refused = [(pattern, name) for pattern, name in _REFUSED if not name.startswith(("JSON", "XML", "Pajek"))]
         refused += [(re.compile(rb"\{\s*\"|\[\s*[\[{]|<\?xml|<!doctype", re.DOTALL), "JSON or XML")]
     else:

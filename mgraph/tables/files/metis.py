@@ -70,7 +70,7 @@ def _rows(lines: Lines, n: int, before: int, weighted: bool) -> tuple[np.ndarray
             numbers_of(line, at)
         raise
     # Cut the sizes and weights of vertices off the front of each line.
-    places = np.arange(len(numbers)) - np.repeat(np.cumsum(words) - words, words)  # in its line
+    places = np.arange(len(numbers)) - np.repeat(np.cumsum(words) - words, words)  # each word's place in its line
     short = (words > 0) & (words < before)
     if short.any():
         at = int(short.argmax())

@@ -20,7 +20,7 @@ _IS_SPACE[list(b" \t\r\n\v\f")] = True
 _IS_DIGIT = np.zeros(256, bool)
 _IS_DIGIT[list(b"0123456789")] = True
 _IS_LETTER = np.zeros(256, bool)
-_IS_LETTER[list(b"aAfFiInNtTyY")] = True  # of nan and infinity
+_IS_LETTER[list(b"aAfFiInNtTyY")] = True  # letters of nan and infinity
 _FORTRAN = bytes.maketrans(b"dD", b"ee")  #: exponents
 
 

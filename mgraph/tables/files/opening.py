@@ -31,7 +31,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": ("Zstandard", ".zst"),
     b"\x04\x22\x4d\x18": ("LZ4", ".lz4"),
 }
-_MARK = b"\xef\xbb\xbf"  #: of byte order, with which some programs begin UTF-8
+_MARK = b"\xef\xbb\xbf"  #: the byte order mark with which some programs begin UTF-8
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -53,7 +53,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
     file = os.path.expanduser(os.fsdecode(path))
     try:
         is_folder = os.path.isdir(file) if os.stat(file) else False
-    except (OSError, ValueError) as error:  # such as a path that is too long, a loop of links, or a NUL
+    except (OSError, ValueError) as error:  # for example a path that is too long, a loop of links, or a NUL
         if getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR):
             raise ReadError(f"{file}: there is no such file on this machine") from None
         raise ReadError(f"{file[:200]!r}: {getattr(error, 'strerror', None) or error}") from None

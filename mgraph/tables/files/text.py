@@ -199,7 +199,7 @@ def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
         return (_stripped(body) if first and _is_spaced(first) else body), delimiter
     # Drop comments.
     start = 0
-    while (match := _COMMENT.match(body, start)) is not None:  # those at the beginning, as most files have them
+    while (match := _COMMENT.match(body, start)) is not None:  # most files have them at the beginning
         start = match.end()
     body = body[start:]
     if b"#" in body or b"%" in body:
@@ -286,7 +286,7 @@ def parse(
         table = arrow_csv.read_csv(pa.BufferReader(body), *how)
         if text or all(_is_plain(table.schema.field(name).type) for name in ends):
             break
-        text = True  # of dates, times and true and false
+        text = True  # dates, times, true and false
     table = _decoded(table)
     return table if keys == "string" else numbered(table, ends, keys)
 
