@@ -22,6 +22,7 @@ from mgraph.facade import hint
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Structure
+from mgraph.structures.contract import HUB_DEGREE
 from mgraph.tables.arrays import is_one, shown
 
 __all__ = [
@@ -47,7 +48,6 @@ __all__ = [
     "task_room",
 ]
 
-HUB_DEGREE = 1024  #: a vertex with more edges is a hub: its row is split into tasks of about this size, for any tile
 LANES = 32  #: rows per tile
 
 #: Result of a program: columns by name, the main one first, each with an entry per owned vertex, in internal order on

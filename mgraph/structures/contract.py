@@ -26,7 +26,7 @@ from mgraph.structures.sort import make_keys
 __all__ = ["DELETED_BITS", "HUB_DEGREE", "KEPT", "Structure"]
 
 Array = Any
-HUB_DEGREE = 1024  # rows with more edges are cut into tasks for several tiles
+HUB_DEGREE = 1024  #: a vertex with more edges is a hub: its row is cut into tasks of about this size, for any tile
 MOST = (1 << 31) - 1  # maximum of operations in a run
 DELETED_BITS = constants("structures/deleted_set.cuh")["deleted_bits"]  #: vertices per word of the deleted set
 KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one

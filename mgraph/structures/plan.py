@@ -31,14 +31,14 @@ class Counts(NamedTuple):
         return Counts(*map(add, self, other))
 
 
-NO_COUNTS = Counts()  #: of a run without operations
+NO_COUNTS = Counts()  #: counts of a run without operations
 
 
 @dataclass(slots=True, eq=False)
 class Plan:
     """Prepared batch: counts, outcomes, and all memory for its commit.
 
-    Valid for one `commit` or `discard` of the structure that made it, and until that structure changes otherwise.
+    Valid for one `commit` or `discard` of its structure, unless that changes before.
 
     Attributes
     ----------
@@ -67,8 +67,7 @@ class Plan:
 class VerticesPlan:
     """Prepared addition of vertices, with all memory for its commit.
 
-    Valid for one `commit_vertices` or `discard_vertices` of the structure that made it, and until that structure
-    changes otherwise.
+    Valid for one `commit_vertices` or `discard_vertices` of its structure, unless that changes before.
 
     Attributes
     ----------

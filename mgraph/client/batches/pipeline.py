@@ -91,9 +91,9 @@ class Pipeline:
     catches Ctrl-C goes on. The batch of an `update` that it interrupted is committed or not, and after a loss it is not
     sent again.
 
-    Small batches share calls (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight. Each
-    has its own epoch and report all the same. In the user's process up to 63 of them wait for others: until a report is
-    asked for or another call is made, at most about 10 ms.
+    Small batches share calls (`mgraph.client.calls.batch_group`), but each has its own epoch and report. Up to 256 of
+    them wait beside the batches in flight. In the user's process up to 63 wait for others, for about 10 ms at most, or
+    until a report is requested or another call is made.
 
     With ``recover="auto"``, batches in flight survive a loss: those in the store are reported, and the others are sent
     again. Until then the pipeline refers to their arrays.
@@ -177,9 +177,9 @@ class Pipeline:
     def execute(self, operations: Operations) -> PendingAnswers:
         """Send a stream of updates and queries and return its pending answers.
 
-        Waits as `update` does. A stream without updates has no epoch, and so no place among the batches in flight: it
-        waits until they are committed, and until it is answered. So does one that brings keys. Vertices that are not
-        there yet are unknown in a graph without keys, if it grows too.
+        Waits as `update` does. A stream without updates has no epoch, and so no place among the batches in flight: the
+        call waits until they are committed, and until the stream is answered. So does a stream with new keys. In a
+        graph without keys, new vertices are unknown, even if the graph grows.
 
         Parameters
         ----------

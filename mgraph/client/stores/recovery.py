@@ -78,8 +78,8 @@ class Incarnation:
     epoch : int
         The epoch at its beginning.
     counts : int64[k, 6]
-        The counts, in the order of `TOLD`, of the last k epochs before its beginning: of those that the previous
-        incarnation did not acknowledge, as far as the store's logs have them.
+        The counts, in the order of `TOLD`, of the last k epochs before its beginning that the previous incarnation did
+        not acknowledge, if the store's logs have them.
     number : int
     ended : bool
         True if it is known to be lost.
@@ -100,8 +100,7 @@ class Incarnation:
     def since(self, epoch: int) -> np.ndarray:
         """Return the counts of the epochs from `epoch` to the beginning of this incarnation: int64[k, 6].
 
-        They are `UNKNOWN` for epochs that only a snapshot has, and for those that the previous incarnation knew to be
-        committed without their answers.
+        They are `UNKNOWN` for epochs that only a snapshot has, and for committed epochs whose answers were lost before.
         """
         epochs = max(0, self.epoch + 1 - epoch)
         known = self.counts[max(0, len(self.counts) - epochs) :]
@@ -122,7 +121,7 @@ class Recovering:
     first : Incarnation
     reopen : Reopen
     most : int
-        The most recoveries in a row, without a call that succeeds between them.
+        The most recoveries in a row without a successful call in between.
 
     Attributes
     ----------

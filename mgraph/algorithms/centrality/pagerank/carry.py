@@ -1,16 +1,14 @@
 """State of PageRank's pull iteration, carried from one read of a maintained result to the next.
 
-After an iteration, what each vertex has received is the sum of what its in-neighbours have sent along each edge, up to
-rounding of float64. A changed edge changes this at its end by one share, which is added there. So the next iteration
-begins with the exact state: no pass over all edges is needed to learn what vertices receive from the last ranks. The
-error that it begins with is that of the last read, and of changed edges at their ends only. In undirected graphs most
-of the latter cancels out, since ranks are nearly in proportion to degrees.
+After an iteration, each vertex has received the sum of the shares of its in-neighbours, up to rounding of float64. A
+changed edge changes this sum at its end by one share, which is added or subtracted there. So the next iteration begins
+with the exact sums, without a pass over all edges. Its error is that of the last read, plus that of the changed edges
+at their ends. In undirected graphs most of the latter cancels out, since ranks are nearly proportional to degrees.
 
-Vertices with changed edges that are no hubs send the change of their shares at once, if they have few edges. With all
-that, RMAT needs one or two passes over all edges instead of three or four after a batch of 1e-5 of them.
+Vertices with changed edges send the change of their shares at once, unless they are hubs or have many edges together.
+So after a batch of 1e-5 of the edges, RMAT needs one or two passes over all edges instead of three or four.
 
-Rounding errors are below 1e-16 per read, relative to the sums. They add up over reads, and stay below 1e-10 in a
-million.
+Rounding errors are below 1e-16 per read, relative to the sums. They add up, and stay below 1e-10 over a million reads.
 """
 
 from __future__ import annotations

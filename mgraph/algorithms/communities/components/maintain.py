@@ -1,15 +1,14 @@
-"""Connected components that follow the graph.
+"""Maintained connected components.
 
-Each rank keeps the arcs that have joined trees, a spanning forest of its arcs (`Links`), and every rank knows a way
-from each vertex to its root. An inserted arc between two trees joins them. A deleted arc matters only if it is one of
-the forest. Then another arc is looked for, near the vertex that was cut: in its own row, or in those of the few
-vertices that hang on it (`Relink`). If there is no other arc from these, they are a component. On several ranks and in
-directed graphs only the own row is searched.
+Each rank keeps a spanning forest of its arcs (`Links`), and every rank knows a path from each vertex to its root. An
+inserted arc between two trees joins them. A deleted arc matters only if the forest has it. Then `Relink` searches a
+replacement near the vertex that was cut off: in its row, and in the rows of the few vertices below it. Without one,
+these vertices are a component. On several ranks and in directed graphs, only the row of the cut vertex is searched.
 
-If that leaves a vertex loose, the program of a fresh run makes the forest again (`forest.cuh`). It begins with the
-patches into which the old forest was cut, and reads only the rows of vertices outside of the largest. If that takes
-longer than a fresh run, or there would be many small patches, the result is computed anew, without a forest. The next
-deletions make one, by a fresh run that keeps it, so graphs without deletions need none.
+If a vertex stays loose, the program of a fresh run (`forest.cuh`) makes the forest again. It begins with the patches
+into which the old forest was cut, and reads only rows outside the largest patch. If that would take longer than a fresh
+run, or leave many small patches, the result is computed anew without a forest. The next deletions make one by a fresh
+run, so graphs without deletions need none.
 
 =================== ======== ========== ============================================
 step                launches read-backs exchange

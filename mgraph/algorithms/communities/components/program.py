@@ -2,15 +2,13 @@
 
 Each rank stores a parent for every vertex of the graph, and links the two ends of each of its arcs. It first links each
 vertex with its first two neighbours, which joins nearly all of the largest component [1]_. If the graph has in-edges,
-the rank then skips the rows of that tree's vertices: an arc that leaves the tree is also in the row of its other end.
-Only an arc between two skipped vertices is not read at all. So the ranks agree on the largest tree first, by a bit per
-vertex. Then they tell each other what they have joined besides, as pairs of a vertex and its root. Where that is much,
-each first tells the roots of its own vertices as an array.
+the rank then skips the rows of that tree: an arc that leaves the tree is also in the row of its other end, and arcs
+inside the tree need not be read. So the ranks first agree on the largest tree, by a bit per vertex. Then they send each
+other their other links, as pairs of a vertex and its root. If there are many, each rank first sends its own vertices'
+roots as an array. CPU ranks that map each other's memory share one forest instead, and send nothing.
 
-CPU ranks that map each other's memory have one forest instead, and tell each other nothing.
-
-All that are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). After it, all forests connect
-the same vertices, and the root of each tree is its smallest vertex.
+These steps are phases of one program of all ranks (`forest.cuh`, `mgraph.exchange.world`). At its end, all forests
+connect the same vertices, and the root of each tree is its smallest vertex.
 
 References
 ----------

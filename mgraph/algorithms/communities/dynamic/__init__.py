@@ -1,8 +1,8 @@
-"""Maintained communities: they follow the graph, and keep their names.
+"""Maintained communities, which keep their names.
 
-`communities` applies the changes of batches to the communities of `louvain` and `leiden`, `live_level` lets vertices
-move in time with the active ones, `splits` divides communities that are no longer connected, `region` improves some of
-them on all levels, and `names` passes names from one read to the next.
+`communities` applies the changes of batches to the communities of `louvain` and `leiden`. `live_level` moves vertices,
+`splits` divides communities that are no longer connected, `region` improves some communities on all levels, and `names`
+passes names from one read to the next.
 
 Results depend on the updates before them. So only counts decide how an update is made, never times: the same batches
 and the same reads give the same communities and names on any number of ranks and with any structure.

@@ -1,16 +1,16 @@
-"""Communities that follow the graph: after a batch, vertices move that its changes may have given a better community.
+"""Maintained communities: after a batch, vertices near its changes may move to better communities.
 
-Strengths of vertices and the weight inside of communities take the changed arcs. The ends of these are the first active
-vertices; those that move activate their neighbours, as in a fresh run. Communities that lost an edge or a member are
-divided if they are no longer connected, and the vertices of the smaller parts may move again.
+An update first adds the changed arcs to the strengths of vertices and to the weights inside communities. The ends of
+these arcs are the first active vertices; vertices that move activate their neighbours, as in a fresh run. Communities
+that lost an edge or a member are divided if they are no longer connected, and the vertices of the smaller parts may
+move again.
 
-Moves of vertices alone do not merge communities, and divide none that is connected. So from time to time the
-communities with the largest share of changed arcs are improved on all levels (`region`), while the others stay. That
-takes time with the changes, not with the graph.
+Moves of single vertices merge no communities, and divide no connected ones. So from time to time the communities with
+the largest share of changed arcs are improved on all levels (`region`). That takes time with the changes, not with the
+graph.
 
-How much quality is lost nevertheless depends on the graph, so it is measured: after a share of the arcs has changed,
-the communities are computed anew, and the better ones of both are kept. The next share is larger if little was lost,
-and smaller if much was.
+The loss of quality depends on the graph, so it is measured: when a share of the arcs has changed, the communities are
+computed anew, and the better result is kept. The next share is larger if little was lost, and smaller if much was.
 """
 
 from __future__ import annotations

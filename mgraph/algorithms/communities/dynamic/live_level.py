@@ -1,9 +1,9 @@
-"""The level of the graph's vertices, which is kept from update to update: sweeps take time with the active vertices.
+"""The level of the graph's vertices, kept from update to update: a sweep takes time with the active vertices.
 
-A sweep of `Level` reads and writes arrays of all vertices: to list the active ones, to keep the labels before, and to
-add up the quality. Here active vertices are marked and listed, moved ones are listed, and the sum of products in the
-quality follows the labels that changed. It is a whole number, so that it does not depend on the order of updates. What
-is left is a pass over a byte per vertex before each sweep.
+A sweep of `Level` passes over arrays of all vertices: to list the active ones, to keep the old labels, and to add up
+the quality. Here active vertices are marked and listed, moved vertices are listed, and the quality's sum of products is
+updated for changed labels. That sum is a whole number, so the order of updates does not matter. Only a pass over a byte
+per vertex is left before each sweep.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Names of communities, which pass from one read to the next, and are never used again.
 
-Each old community offers its name to the new community that holds most of its members, of several with equally many to
-the one with the least vertex. Of several offers to a community the one of the most common members wins, of equal ones
-that of the old community with the least vertex. Communities whose offers lost have merged into the winner. A new
-community without an offer has a new name: it is split from an old one if more than half of its members come from there,
-else it is born.
+Each old community offers its name to the new community that holds most of its members. If a new community gets several
+offers, the old community with the most members in it wins, and the others have merged into the winner. Ties go to the
+community with the least vertex. A new community without an offer gets a new name: it was split from an old one if more
+than half of its members come from there, and otherwise born.
 
-All is kept by users' ids, and a community is labelled by its least vertex, so that neither ranges nor the order of the
-vertices matter. Every rank computes the same. Only communities whose members changed are looked at one by one, on the
-host.
+Everything is kept by users' ids, and communities are labelled by their least vertex, so ranges and the order of the
+vertices do not matter, and every rank computes the same. Only communities whose members changed are visited one by one,
+on the host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A region of the graph: some communities that are improved on all levels, while all others stay as they are.
 
-The rows of the region are copied to a graph of their own, in which each community outside is one vertex. That vertex
-has no row and does not move, but vertices of the region may move to it. So an iteration of the method on the copy takes
-time with the arcs of the region, and every gain in it is one of the graph.
+The rows of the region are copied to a separate graph, in which each community outside is one vertex. That vertex has no
+row and does not move, but vertices of the region may move to it. So an iteration on the copy takes time with the arcs
+of the region, and each gain on the copy is a gain on the graph.
 """
 
 from __future__ import annotations
