@@ -119,9 +119,9 @@ def keys_at(shard: Shard, store: Store, stored: StoredGraph) -> KeyArray | None:
 def _key_changes(
     shard: Shard, store: Store, stored: StoredGraph
 ) -> tuple[KeyArray | None, dict[int, tuple[np.ndarray | None, Any]]]:
-    """Return the keys of the snapshot, and for each record the keys that it brings and the ids that it removes.
+    """Return on rank 0 the keys of the snapshot, and the keys added and ids removed per record, by its `id`.
 
-    On rank 0; by the `id` of the record. All ranks call it together.
+    All ranks call it together.
     """
     # Begin with the keys of the snapshot.
     names = None
@@ -177,28 +177,25 @@ class _Part(NamedTuple):
 
 
 class _Replay:
-    """Applies records to a shard.
-
-    Another thread reads the next records meanwhile.
+    """Applies records to a shard, while another thread reads the next ones.
 
     Parameters
     ----------
     shard : Shard
     ballot : Ballot
     bodies, ahead : RecordColumns
-        For the shard's thread, and for the other one.
+        For the shard's thread, and for the reading thread.
 
     Attributes
     ----------
     keys : KeyLog or None
-        The keys of the vertices before the record under way, on rank 0, where they order edges.
+        On rank 0, if keys order the edges: the keys of the vertices before the current record.
     key_changes : dict
         The keys that each record brings, and the ids that it removes, by the record's `id`.
     unknown : set of int
-        Removals of vertices that the shard's memories have yet to adopt, by the record's `id`.
+        Records, by `id`, of removals that the shard's memories have yet to adopt.
     step : int
-        How many operations a rank takes at a time, the same on all ranks: half of the free memory of each suffices for
-        those of all.
+        Operations per batch of a rank, the same on all ranks: half of each rank's free memory suffices for all.
     """
 
     def __init__(self, shard: Shard, ballot: Ballot, bodies: RecordColumns, ahead: RecordColumns) -> None:
@@ -219,10 +216,9 @@ class _Replay:
                 self.apply(ahead.next(), op=False, admitted=True)
 
     def changes(self, groups: Sequence[Sequence[Entry]], alone: int) -> Iterator[tuple[Entry, list[int]]]:
-        """Apply groups of records, in order.
+        """Apply groups of records, in order. Yields each group's first record, and this rank's counts as in `TOLD`.
 
-        Each group's first record, and what this rank counted, in the order of `TOLD`. A group behind epoch `alone` is
-        one epoch, which is applied as it was applied first, and so with the same counts.
+        A group after epoch `alone` is a single epoch, so that its counts are those of its first commit.
         """
         most = self.step * self._shard.size
         parts = [_parts(group, most if group[0].epoch <= alone else None, self._shard.size) for group in groups]
