@@ -380,9 +380,10 @@ def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, 
                 f"{name} is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
                 'seconds or less ("W", "D", "h", "m", "s", "ms", "us", "ns")'
             )
-    # Convert it, which must be exact.
+    # Convert it, which must be exact. NumPy by itself drops the nanoseconds of a Timedelta of pandas.
     try:
-        exact, unit = np.timedelta64(window), times.replace("datetime64", "timedelta64")
+        exact = window.to_timedelta64() if hasattr(window, "to_timedelta64") else np.timedelta64(window)
+        unit = times.replace("datetime64", "timedelta64")
         span = exact.astype(unit)
         if np.isnat(exact) or span.astype(exact.dtype) != exact:
             raise ValueError
