@@ -209,7 +209,8 @@ def check_vertices(operations: Operations, n_vertices: int) -> None:
 
 def _column(values: Any, name: str) -> Any:
     """Return a column as an array: of Python objects if values are missing, since floats do not have all integers."""
-    if hasattr(values, "isna") and hasattr(values, "dtype") and not hasattr(values, "__dask_graph__"):
+    several = hasattr(values, "__dask_graph__") or getattr(values, "nlevels", 1) > 1  # refused by `as_column`
+    if hasattr(values, "isna") and hasattr(values, "dtype") and not several:
         if np.asarray(values.isna()).any():
             return np.asarray(values if getattr(values.dtype, "kind", "") == "f" else values.astype(object))
     elif (count := getattr(values, "null_count", 0)) and (count() if callable(count) else count):  # of Polars, of Arrow
@@ -292,6 +293,8 @@ def _masked(array: Any, used: Any) -> Any:
     """Copy `array` with zeros where it is not `used`."""
     if used is None:
         return array
-    array = array.copy()
+    # Of the zero other dtypes would make '0', a date or False.
+    other = isinstance(array, np.ndarray) and array.dtype.kind not in "iuf"
+    array = np.fromiter(array, object, len(array)) if other else array.copy()
     array[~used] = 0
     return as_array(as_objects(array.tolist())) if array.dtype.kind == "O" else array  # with missing values
