@@ -11,7 +11,7 @@ from mgraph.batch import ALL, EdgeBatch, copied, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
-from mgraph.tables.arrays import as_array, as_column, as_objects, not_a_list
+from mgraph.tables.arrays import as_array, as_column, as_objects, not_a_list, shown
 from mgraph.tables.ids import EXACT, GROW, as_ids, as_keys, check_ids
 from mgraph.tables.ids import KINDS as KEYS
 from mgraph.tables.names import Names
@@ -242,9 +242,9 @@ def _as_kinds(values: Any) -> Any:
     # Name the first bad value.
     if bad.any():
         at = int(bad.argmax())
-        value = array[at].item() if hasattr(array[at], "item") else array[at]
         raise InvalidBatch(
-            f"kind[{at}] is {value!r}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to {len(KINDS) - 1}"
+            f"kind[{at}] is {shown(array[at])}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to "
+            f"{len(KINDS) - 1}"
         )
     return codes.astype(np.int8, copy=False)
 

@@ -39,7 +39,10 @@ def shown(value: Any) -> str:
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
     try:
         return repr(plain())
-    except (ValueError, OverflowError):  # a time or a duration of Arrow that Python does not have
+    except (ValueError, OverflowError):
+        if isinstance(value, int):  # Python writes 4,300 digits
+            return f"an integer of {value.bit_length()} bits"
+        # A time or a duration of Arrow that Python does not have.
         return f"a value of the type {value.type}"
 
 
@@ -47,8 +50,8 @@ def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
     """Return the error for a scalar or a multi-dimensional array in place of a list of `what`."""
     if isinstance(values, str | int | float | np.generic):
         one = values if not isinstance(values, np.generic) else values.item()
-        form = f"a list, as [{one!r}], or a 1-dimensional array"
-        return InvalidBatch(f"{name} is {one!r}, one value; {what} come in {form}")
+        form = f"a list, as [{shown(one)}], or a 1-dimensional array"
+        return InvalidBatch(f"{name} is {shown(one)}, one value; {what} come in {form}")
     kind = type(values).__name__
     return InvalidBatch(f"{name} has type {kind} and {ndim} dimensions; {what} must be in a 1-dimensional array")
 

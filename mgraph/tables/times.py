@@ -118,7 +118,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     if whole == kinds:
         for at, value in enumerate(values):
             if not LEAST <= int(value) <= MOST:
-                raise InvalidBatch(f"{cell(name, at)} is {value}; times run from {LEAST} to {MOST}")
+                raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times run from {LEAST} to {MOST}")
         return np.array(values, np.int64).reshape(array.shape)
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
@@ -397,9 +397,9 @@ def _timedelta(text: str, name: str) -> Any:
 
     The result is in the finest unit of the text.
     """
-    parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
+    parts = re.findall(r"(\d{1,30})\s*([a-zA-Zµ]+)", text)
     units = [_unit(unit) for _, unit in parts]
-    if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
+    if not parts or None in units or re.sub(r"\d{1,30}\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
     lengths = [_NANOSECONDS[unit] for unit in units if unit is not None]
     span = sum(int(n) * length for (n, _), length in zip(parts, lengths, strict=True)) // min(lengths)

@@ -83,6 +83,8 @@ def test_units_in_capitals(text):
 def test_spans_past_int64(text):
     with pytest.raises(InvalidOption, match="window is '.*'; a span has up to 9223372036854775807 of its finest unit"):
         as_span(text, None)
+    with pytest.raises(InvalidOption, match="it is a span such as"):
+        as_span("9" * 5000 + "h", None)
     assert as_span("9223372036854775806 ns 1 ns", None)[0] == 2**63 - 1
 
 
