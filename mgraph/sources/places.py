@@ -68,7 +68,7 @@ def placed(source: Places, after: Mapping[str, int]) -> Iterator[Placed]:
 
 
 def _pairs(items: Any, what: str) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of `what`; `InvalidOption` for one that is no pair, or if there are none to iterate over."""
+    """Yield pairs; `InvalidOption` for an item that is none, or if `items` cannot be iterated over."""
     try:
         items = iter(items)
     except TypeError:

@@ -186,7 +186,7 @@ def test_pairs_that_are_none(pairs, message, tmp_path):
         for call in (graph.follow, graph.stream):
             with pytest.raises(InvalidOption, match=message):
                 call(Numbered("i", pairs))
-            with pytest.raises(InvalidOption, match=r"batches\(\) of a Own|offset is .* the name of a source and a number"):
+            with pytest.raises(InvalidOption, match=r"batches\(\) of a Own|offset is .* the name of a source"):
                 call(Own())
         assert graph.epoch == 0
 
