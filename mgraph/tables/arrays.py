@@ -210,13 +210,19 @@ def as_numbers(values: Any, name: str, advice: str = "") -> Any:
             if not place:
                 raise InvalidOption(f"{name} is {shown(value)}; numbers are needed{advice}")
             at = shown(values.index[place[0]]) if hasattr(values, "iloc") else ", ".join(map(str, place))
-            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number{advice}")
+            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number in the range of float64{advice}")
     return array.astype(np.float64)
 
 
 def _is_number(value: Any) -> bool:
     kinds = (bool, np.bool_, np.timedelta64)  # NumPy counts durations among integers
-    return isinstance(value, Real | Decimal) and not isinstance(value, kinds) and not is_missing(value)
+    if not isinstance(value, Real | Decimal) or isinstance(value, kinds) or is_missing(value):
+        return False
+    try:
+        float(value)
+    except OverflowError:  # of integers and fractions of hundreds of digits
+        return False
+    return True
 
 
 def unpacked(column: Any, name: str) -> Any:
