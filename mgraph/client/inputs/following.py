@@ -50,7 +50,7 @@ def follow(
     Raises
     ------
     InvalidOption
-        The graph has no store; or the places of the source do not ascend.
+        The graph has no store; or the batches of the source have no places, or these do not ascend.
     Exception
         An error of the source or of `update`. The batches before it are applied.
 
