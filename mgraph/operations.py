@@ -11,7 +11,7 @@ from mgraph.batch import ALL, EdgeBatch, copied, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
-from mgraph.tables.arrays import as_array, as_column, as_objects, not_a_list
+from mgraph.tables.arrays import as_array, as_column, as_objects, not_a_list, shown
 from mgraph.tables.ids import EXACT, GROW, as_ids, as_keys, check_ids
 from mgraph.tables.ids import KINDS as KEYS
 from mgraph.tables.names import Names
@@ -209,7 +209,8 @@ def check_vertices(operations: Operations, n_vertices: int) -> None:
 
 def _column(values: Any, name: str) -> Any:
     """Return a column as an array: of Python objects if values are missing, since floats do not have all integers."""
-    if hasattr(values, "isna") and hasattr(values, "dtype") and not hasattr(values, "__dask_graph__"):
+    several = hasattr(values, "__dask_graph__") or getattr(values, "nlevels", 1) > 1  # refused by `as_column`
+    if hasattr(values, "isna") and hasattr(values, "dtype") and not several:
         if np.asarray(values.isna()).any():
             return np.asarray(values if getattr(values.dtype, "kind", "") == "f" else values.astype(object))
     elif (count := getattr(values, "null_count", 0)) and (count() if callable(count) else count):  # Polars, Arrow
@@ -241,9 +242,9 @@ def _as_kinds(values: Any) -> Any:
     # Name the first bad value.
     if bad.any():
         at = int(bad.argmax())
-        value = array[at].item() if hasattr(array[at], "item") else array[at]
         raise InvalidBatch(
-            f"kind[{at}] is {value!r}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to {len(KINDS) - 1}"
+            f"kind[{at}] is {shown(array[at])}; it is one of {', '.join(map(repr, KINDS))}, or their codes 0 to "
+            f"{len(KINDS) - 1}"
         )
     return codes.astype(np.int8, copy=False)
 
@@ -292,6 +293,8 @@ def _masked(array: Any, used: Any) -> Any:
     """Copy `array` with zeros where it is not `used`."""
     if used is None:
         return array
-    array = array.copy()
+    # Of the zero other dtypes would make '0', a date or False.
+    other = isinstance(array, np.ndarray) and array.dtype.kind not in "iuf"
+    array = np.fromiter(array, object, len(array)) if other else array.copy()
     array[~used] = 0
     return as_array(as_objects(array.tolist())) if array.dtype.kind == "O" else array  # for missing values

@@ -37,6 +37,9 @@ def test_what_is_not_used_is_not_checked_and_nothing_is_changed():
     assert dst.tolist() == [1, -7, 1 << 50, 3]
     assert Operations(["degree", "has_edge"], [0, 1], [None, 3]).dst.tolist() == [0, 3]
     assert Operations(["degree", "has_edge"], [0, 1], [np.nan, 3]).dst.tolist() == [0, 3]
+    for other in (np.array(["x"]), np.array([b"x"]), np.array([5], "M8[ns]"), np.array([True]), np.array([1j])):
+        ops = Operations(["degree"], [1], other, other)
+        assert (ops.dst.tolist(), ops.weight.tolist()) == ([0], [0])
 
 
 def test_large_keys_beside_missing_values_stay_exact():
@@ -85,6 +88,8 @@ def test_none():
         (([4, 2], [0, 1.5], [0, 1]), r"src\[1\] is 1.5"),
         (([4, 0], [0, 1], [0, 1], [np.nan, np.nan]), r"weight\[1\] is missing"),
         (([4, 0], [0, 1], [0, 1], ["a", "b"]), r"weight\[1\] is 'b'; weights are numbers"),
+        (([4, 0], [0, 1], np.array([5, 6], "M8[ns]")), r"dst\[1\] is 1970-01-01T.*06; vertex ids are whole"),
+        (([0], [0], pd.MultiIndex.from_tuples([(1, 2)])), "dst is a MultiIndex of 2 levels"),
     ],
 )
 def test_bad_input(given, message):

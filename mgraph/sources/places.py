@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mgraph.checks import check_offset, check_whole
 from mgraph.errors import InvalidOption
 
-__all__ = ["Numbered", "Placed", "Places"]
+__all__ = ["Numbered", "Placed", "Places", "placed"]
 
 #: a batch with its offset: the name of a source, a number that ascends in it, and the argument of `as_batch`
 Placed = tuple[tuple[str, int], Any]
@@ -48,13 +49,31 @@ class Numbered:
         Raises
         ------
         InvalidOption
-            The numbers do not ascend.
+            `pairs` has something other than pairs of a whole number and a batch, or the numbers do not ascend.
         """
         last = after.get(self.name, -1)
-        before = -1
-        for number, batch in self.pairs(last) if callable(self.pairs) else self.pairs:
-            if number <= before:
+        before, what = -1, f"the number of a batch of source {self.name!r}"
+        for key, batch in _pairs(self.pairs(last) if callable(self.pairs) else self.pairs, f"source {self.name!r}"):
+            if (number := check_whole(key, what)) <= before:
                 raise InvalidOption(f"source {self.name!r}: number {number} comes after {before}; they must ascend")
             before = number
             if number > last:
                 yield (self.name, number), batch
+
+
+def placed(source: Places, after: Mapping[str, int]) -> Iterator[Placed]:
+    """Yield the batches of a source and their offsets; `InvalidOption` for an item that is no such pair."""
+    for place, batch in _pairs(source.batches(after), f"batches() of a {type(source).__name__}"):
+        yield check_offset(place), batch
+
+
+def _pairs(items: Any, what: str) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs; `InvalidOption` for an item that is none, or if `items` cannot be iterated over."""
+    try:
+        items = iter(items)
+    except TypeError:
+        raise InvalidOption(f"{what} is {items!r:.200}; it must be an iterable of pairs") from None
+    for item in items:
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InvalidOption(f"{what} has {item!r:.200}; it must be a pair, of a number or an offset and a batch")
+        yield item[0], item[1]

@@ -39,7 +39,10 @@ def shown(value: Any) -> str:
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
     try:
         return repr(plain())
-    except (ValueError, OverflowError):  # a time or a duration of Arrow that Python does not have
+    except (ValueError, OverflowError):
+        if isinstance(value, int):  # Python writes 4,300 digits
+            return f"an integer of {value.bit_length()} bits"
+        # A time or a duration of Arrow that Python does not have.
         return f"a value of the type {value.type}"
 
 
@@ -47,8 +50,8 @@ def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
     """Return the error for a scalar or a multi-dimensional array in place of a list of `what`."""
     if isinstance(values, str | int | float | np.generic):
         one = values if not isinstance(values, np.generic) else values.item()
-        form = f"a list, as [{one!r}], or a 1-dimensional array"
-        return InvalidBatch(f"{name} is {one!r}, one value; {what} come in {form}")
+        form = f"a list, as [{shown(one)}], or a 1-dimensional array"
+        return InvalidBatch(f"{name} is {shown(one)}, one value; {what} come in {form}")
     kind = type(values).__name__
     return InvalidBatch(f"{name} has type {kind} and {ndim} dimensions; {what} must be in a 1-dimensional array")
 
@@ -207,13 +210,19 @@ def as_numbers(values: Any, name: str, advice: str = "") -> Any:
             if not place:
                 raise InvalidOption(f"{name} is {shown(value)}; numbers are needed{advice}")
             at = shown(values.index[place[0]]) if hasattr(values, "iloc") else ", ".join(map(str, place))
-            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number{advice}")
+            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number in the range of float64{advice}")
     return array.astype(np.float64)
 
 
 def _is_number(value: Any) -> bool:
     kinds = (bool, np.bool_, np.timedelta64)  # NumPy counts durations among integers
-    return isinstance(value, Real | Decimal) and not isinstance(value, kinds) and not is_missing(value)
+    if not isinstance(value, Real | Decimal) or isinstance(value, kinds) or is_missing(value):
+        return False
+    try:
+        float(value)
+    except OverflowError:  # of integers and fractions of hundreds of digits
+        return False
+    return True
 
 
 def unpacked(column: Any, name: str) -> Any:

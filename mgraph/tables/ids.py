@@ -171,7 +171,7 @@ def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, i
         return np.array(values, np.int64)
     except OverflowError:
         row = next(row for row, value in enumerate(values) if not limits[0] <= value <= limits[1])
-        raise InvalidBatch(f"{cell(name, row)} is {values[row]}; {limit}") from None
+        raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; {limit}") from None
 
 
 def _whole(value: Any) -> int | None:

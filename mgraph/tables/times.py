@@ -118,7 +118,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     if whole == kinds:
         for at, value in enumerate(values):
             if not LEAST <= int(value) <= MOST:
-                raise InvalidBatch(f"{cell(name, at)} is {value}; times run from {LEAST} to {MOST}")
+                raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times run from {LEAST} to {MOST}")
         return np.array(values, np.int64).reshape(array.shape)
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
@@ -380,9 +380,10 @@ def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, 
                 f"{name} is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
                 'seconds or less ("W", "D", "h", "m", "s", "ms", "us", "ns")'
             )
-    # Convert it, which must be exact.
+    # Convert it, which must be exact. NumPy by itself drops the nanoseconds of a Timedelta of pandas.
     try:
-        exact, unit = np.timedelta64(window), times.replace("datetime64", "timedelta64")
+        exact = window.to_timedelta64() if hasattr(window, "to_timedelta64") else np.timedelta64(window)
+        unit = times.replace("datetime64", "timedelta64")
         span = exact.astype(unit)
         if np.isnat(exact) or span.astype(exact.dtype) != exact:
             raise ValueError
@@ -396,9 +397,9 @@ def _timedelta(text: str, name: str) -> Any:
 
     The result is in the finest unit of the text.
     """
-    parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
+    parts = re.findall(r"(\d{1,30})\s*([a-zA-Zµ]+)", text)
     units = [_unit(unit) for _, unit in parts]
-    if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
+    if not parts or None in units or re.sub(r"\d{1,30}\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
     lengths = [_NANOSECONDS[unit] for unit in units if unit is not None]
     span = sum(int(n) * length for (n, _), length in zip(parts, lengths, strict=True)) // min(lengths)

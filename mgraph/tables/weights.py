@@ -101,7 +101,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
         raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; weights are numbers{more}")
     for row, value in enumerate(values):
         if isinstance(value, int) and abs(value) > int(MOST):
-            raise InvalidBatch(f"{cell(name, row)} is {value}; {_STORED}")
+            raise InvalidBatch(f"{cell(name, row)} is {shown(value)}; {_STORED}")
     numbers = np.array([float(value) for value in values], np.float64)
     for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
         if abs(values[at]) != np.inf:
@@ -141,7 +141,7 @@ def as_ops(values: Any, name: str = "op") -> Any:
     array = as_column(values, name)
     if array.ndim == 0:
         if array.dtype.kind not in "iu" or int(array) not in (1, -1):
-            raise InvalidBatch(f"{name} is {values!r}; ops are +1 (insert) and -1 (delete)")
+            raise InvalidBatch(f"{name} is {shown(values)}; ops are +1 (insert) and -1 (delete)")
         return None if int(array) == 1 else -1
     # An operation per edge: none missing, all of them +1 or -1.
     if array.dtype.kind == "O":

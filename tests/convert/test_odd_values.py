@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from mgraph import CapacityError, DynamicGraph, InvalidBatch, InvalidOption, ReadError
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, Operations, ReadError
 
 pl = pytest.importorskip("polars")
 
@@ -41,6 +41,23 @@ def test_keys(values, keys, message):
         with pytest.raises(InvalidBatch, match=message):
             graph.insert(values, ["x", "y"] if keys == "string" else [2, 3])
         assert (graph.num_vertices, graph.num_edges, graph.epoch) == (0, 0, 0)
+
+
+def test_integers_that_python_does_not_write():
+    huge = 10**5000  # more than 4,300 digits
+    for make in (
+        lambda: EdgeBatch([huge], [1]),
+        lambda: EdgeBatch([-huge], [1], keys="int64"),
+        lambda: EdgeBatch([huge], ["a"], keys="string"),
+        lambda: EdgeBatch(huge, [1]),
+        lambda: EdgeBatch([0], [1], [huge]),
+        lambda: EdgeBatch([0], [1], op=huge),
+        lambda: EdgeBatch([0], [1], op=[huge]),
+        lambda: EdgeBatch([0], [1], time=huge),
+        lambda: Operations([huge], [0], [1]),
+    ):
+        with pytest.raises(InvalidBatch, match=r"(src|weight|op|time|kind)(\[0\])? is an integer of 16610 bits"):
+            make()
 
 
 def test_decimals_are_exact_keys():

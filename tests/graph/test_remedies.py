@@ -297,6 +297,7 @@ def test_unknown_attributes_are_guessed_only_if_close(name, meant):
         (pd.Series(["0", "1", "2"]), r"\[0\] is '0'; it must be a number"),
         (np.array([0, 1, 2], "m8[s]"), r"\[0\] is 0 seconds; it must be a number"),
         ([0, 1j, 2], r"\[0\] is 0j; it must be a number"),
+        ([0, 10**400, 2], r"\[1\] is 10*; it must be a number in the range of float64"),
         (np.ma.array([0, 1, 2], mask=[0, 1, 0]), r"\[1\] is masked; every entry needs a value"),
         (pd.array([0, None, 2], dtype="Int64"), r"\[1\] is missing; every entry needs a value"),
     ],

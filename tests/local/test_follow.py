@@ -168,6 +168,29 @@ def test_an_iterator_of_numbered_batches(tmp_path):
         graph.follow(Numbered("i", pairs))
 
 
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (5, "source 'i' is 5; it must be an iterable of pairs"),
+        ([([0], [1], [2.0])], r"source 'i' has \(\[0\], \[1\], \[2.0\]\); it must be a pair"),
+        ([([0], [1])], r"the number of a batch of source 'i' is \[0\]; it must be a whole number"),
+        ([(float("nan"), ([0], [1]))], "is nan; it must be a whole number"),  # such a batch was left out
+    ],
+)
+def test_pairs_that_are_none(pairs, message, tmp_path):
+    class Own:
+        def batches(self, after):
+            return pairs
+
+    with DynamicGraph(n_vertices=3, store=tmp_path / "store") as graph:
+        for call in (graph.follow, graph.stream):
+            with pytest.raises(InvalidOption, match=message):
+                call(Numbered("i", pairs))
+            with pytest.raises(InvalidOption, match=r"batches\(\) of a Own|offset is .* the name of a source"):
+                call(Own())
+        assert graph.epoch == 0
+
+
 # ---- Kafka -----------------------------------------------------------------------------------------------------------
 
 

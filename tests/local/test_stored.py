@@ -99,6 +99,8 @@ def test_a_path_alone_is_for_a_graph_in_this_process(tmp_path, monkeypatch):
     for make in (DynamicGraph.open, DynamicGraph.load):
         with pytest.raises(InvalidOption, match="store is None; it must be the path of a folder"):
             make()
+        with pytest.raises(InvalidOption, match=r"store is '\\ud800'; it must be the path of a folder"):
+            make("\ud800")
 
 
 @pytest.mark.parametrize("step", ["prepare", "commit"])

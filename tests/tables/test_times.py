@@ -10,7 +10,7 @@ import pytest
 from mgraph import DynamicGraph, InvalidBatch, InvalidOption
 from mgraph.tables.times import as_span, as_times
 
-pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 
 NOON = np.datetime64("2026-11-28T12:00")
 YEAR = "has no year|Out of bounds nanosecond"  #: pandas 2 refuses year 1
@@ -83,7 +83,16 @@ def test_units_in_capitals(text):
 def test_spans_past_int64(text):
     with pytest.raises(InvalidOption, match="window is '.*'; a span has up to 9223372036854775807 of its finest unit"):
         as_span(text, None)
+    with pytest.raises(InvalidOption, match="it is a span such as"):
+        as_span("9" * 5000 + "h", None)
     assert as_span("9223372036854775806 ns 1 ns", None)[0] == 2**63 - 1
+
+
+def test_spans_of_pandas_keep_their_nanoseconds():
+    assert as_span(pd.Timedelta("1us 5ns"), None) == (1005, "datetime64[ns]")
+    assert as_span(pd.Timedelta("1ns"), None) == (1, "datetime64[ns]")
+    with pytest.raises(InvalidOption, match=r"whole number of the unit of times='datetime64\[us\]'"):
+        as_span(pd.Timedelta("1us 5ns"), "datetime64[us]")
 
 
 @pytest.mark.filterwarnings("ignore:.*generic")  # NumPy 2.5 deprecates spans without a unit

@@ -10,6 +10,7 @@ from mgraph.batch import as_batch
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.facade import warn
 from mgraph.failures import with_place
+from mgraph.sources.places import placed
 from mgraph.tables.names import Names
 
 __all__ = ["follow", "positional"]
@@ -49,7 +50,7 @@ def follow(
     Raises
     ------
     InvalidOption
-        The graph has no store; or the places of the source do not ascend.
+        The graph has no store; or the batches of the source have no places, or these do not ascend.
     Exception
         An error of the source or of `update`. The batches before it are applied.
 
@@ -81,7 +82,7 @@ def positional(data: Any, source: Any, call: str) -> tuple[Any, Any]:
 
 def _grown(graph: Any, source: Any, names: Names) -> int:
     n = 0
-    for place, part in source.batches(graph.offsets):
+    for place, part in placed(source, graph.offsets):
         with _named(place):
             graph.update(as_batch(part, names, graph._directory.keys), offset=place)
         n += 1
@@ -89,7 +90,7 @@ def _grown(graph: Any, source: Any, names: Names) -> int:
 
 
 def _piped(graph: Any, source: Any, names: Names, max_bytes: int) -> int:
-    n, batches = 0, source.batches(graph.offsets)
+    n, batches = 0, placed(source, graph.offsets)
     with graph.pipeline(max_bytes) as pipeline:
         for place, part in batches:
             with _named(place):

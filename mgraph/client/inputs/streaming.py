@@ -20,6 +20,7 @@ from mgraph.client.inputs.source_parts import check_file
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import InvalidOption, MgraphError
+from mgraph.sources.places import placed
 from mgraph.tables.files.columnar import pieces_of
 from mgraph.tables.files.opening import blamed
 from mgraph.tables.kinds import is_table
@@ -278,8 +279,8 @@ def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[
     """Return the batches of a source, lazily; with their places if it has places and the graph keeps them."""
     if hasattr(source, "batches"):
         logged = graph._storing is not None
-        placed = source.batches(graph.offsets if logged else {})
-        return ((place if logged else None, _batch(graph, part, names, own=True)) for place, part in placed)
+        batches = placed(source, graph.offsets if logged else {})
+        return ((place if logged else None, _batch(graph, part, names, own=True)) for place, part in batches)
     return ((None, piece) for part in _batches(graph, source, most, names) for piece in _cut(part, most))
 
 

@@ -107,7 +107,8 @@ def path_of(path: Any, log: bool = False) -> str:
     """
     try:
         text = os.fsdecode(os.fspath(path))
-    except TypeError:
+        os.fsencode(text)
+    except (TypeError, UnicodeEncodeError):
         text = ""
     if not text or "\0" in text:  # an empty one would be the current folder
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share")

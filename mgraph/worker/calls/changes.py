@@ -270,7 +270,7 @@ def ingest(
     own, held = rank.ballot.log is not None or len(sources) > 1, rank.host.data_of
     opened = [open_source(source, source["rank"], size, shard.device, held, own) for source in sources]
     reads = [src.read if src.function is None else partial(_read_busy, rank, src.function, src.read) for src in opened]
-    done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
+    done = steps.ingest(shard, rank.ballot, joined(reads, shard.device, shard.spec.times), room, first)
     return {**done, "left_out": sorted(set[str]().union(*(source.left_out for source in opened)))}
 
 

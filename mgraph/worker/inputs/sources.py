@@ -18,6 +18,7 @@ from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.operations import Operations, as_part
 from mgraph.tables.files.columnar import open_table
 from mgraph.tables.names import Names, label
+from mgraph.tables.times import INTEGERS, MOST, as_shown, as_stamps
 
 __all__ = ["Reader", "Source", "joined", "open_source"]
 
@@ -93,8 +94,8 @@ def open_source(
     return Source(read_part, left_out=left_out)
 
 
-def joined(reads: Sequence[Reader], device: Device) -> Reader:
-    """Concatenate the parts of several ranks' readers; None after the last of all."""
+def joined(reads: Sequence[Reader], device: Device, times: str | None) -> Reader:
+    """Concatenate the parts of several ranks' readers; None after the last of all. `times` is the graph's option."""
     if len(reads) == 1:
         return reads[0]
 
@@ -105,17 +106,16 @@ def joined(reads: Sequence[Reader], device: Device) -> Reader:
         batches = [part for part in parts if isinstance(part, EdgeBatch)]
         if len(batches) < len(parts):
             raise InvalidBatch("after a worker was lost, its parts cannot be read in its place if they are operations")
-        return _concatenated(batches, device)
+        return _concatenated(batches, device, times)
 
     return read
 
 
-def _concatenated(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
-    """Concatenate batches in their order."""
+def _concatenated(parts: Sequence[EdgeBatch], device: Device, times: str | None) -> EdgeBatch:
+    """Concatenate batches in their order, after the checks of their times that each would get alone."""
 
     # A column that only some batches have gets its default in the others.
-    def column(name: str, dtype: Any, left_out: int | None) -> Any:
-        values = [getattr(part, name) for part in parts]
+    def column(values: Sequence[Any], dtype: Any, left_out: int | None) -> Any:
         if all(value is None for value in values):
             return None
         filled = [
@@ -126,13 +126,12 @@ def _concatenated(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
         ]
         return device.concatenate(filled)
 
-    ids = column("src", np.uint32, None), column("dst", np.uint32, None)
-    weight, op, timed = (
-        column("weight", np.float32, 1),
-        column("op", np.int8, 1),
-        all(p.time is not None for p in parts),
-    )
-    return EdgeBatch(*ids, weight, op, time=column("time", np.int64, None) if timed else None)
+    columns = {"src": (np.uint32, None), "dst": (np.uint32, None), "weight": (np.float32, 1), "op": (np.int8, 1)}
+    joint = {name: column([getattr(part, name) for part in parts], *how) for name, how in columns.items()}
+    # Batches without times have only deletions, whose times are not used.
+    stamps = column([as_stamps(part, times) for part in parts], np.int64, MOST)
+    dates = stamps is not None and times != INTEGERS  # of NumPy only
+    return EdgeBatch(**joint, time=as_shown(Device.to_host(stamps), times) if dates else stamps)
 
 
 def _unpickled(data: bytes) -> Callable[..., Any]:
