@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from networkx.algorithms.community.quality import NotAPartition
 
+from mgraph.convert.build import edges_of
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import offered, refusing, weighted, why_no_weight
 from mgraph.networkx.contents import Refused
@@ -129,6 +130,6 @@ def modularity(G: Graph, communities: Iterable[Any], weight: Any = "weight", res
     # Weigh them. NetworkX divides by the weight of all edges.
     by_weight = weighted(G, weight, merged="sum")
     with refusing(G) as graph:
-        if graph.num_edges == 0:
-            raise ZeroDivisionError("division by zero: the graph has no edges")
+        if graph.num_edges == 0 or (by_weight and not edges_of(graph)[2].any()):  # type: ignore[union-attr]
+            raise ZeroDivisionError("division by zero: the graph has no edges, or all weights are 0")
         return _weighted_graph(G, graph, by_weight).modularity(labels, resolution)

@@ -50,9 +50,10 @@ def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "l
     # Concatenate the rows: arc k goes from src[k] to dst[k].
     if graph.is_multigraph() and any(len(parallel) > 1 for row in rows for parallel in row.values()):
         contents.merged = merged
-    lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
+    ends = [list(row) for row in rows]  # the len of a multigraph's view also counts neighbours without an edge in it
+    lengths = np.fromiter(map(len, ends), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
-    dst = np.fromiter(map(contents.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
+    dst = np.fromiter(map(contents.index.__getitem__, chain.from_iterable(ends)), np.int64, int(lengths.sum()))
 
     # Read the attribute. An undirected edge counts once: from its smaller end.
     once = slice(None) if contents.directed else src <= dst

@@ -36,6 +36,8 @@ def shown(value: Any) -> str:
     """Format a value of a column for a message, without its type in NumPy, CuPy or Arrow."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
+    if isinstance(value, type):  # whose methods need a value
+        return repr(value)
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
     try:
         return repr(plain())
@@ -195,6 +197,8 @@ def as_numbers(values: Any, name: str, advice: str = "") -> Any:
     Raises `InvalidOption` with the `advice` for the first value that is missing or no number, such as a string, a date,
     or a bool among numbers. NaN in arrays of NumPy is left to the caller.
     """
+    if isinstance(values, type):  # such as a dtype in the place of another argument
+        raise InvalidOption(f"{name} is {values!r}; numbers are needed{advice}")
     try:
         table = getattr(values, "ndim", 1) > 1  # several columns
         column = as_array(values, name) if table else plain(values, name, "every entry needs a value")

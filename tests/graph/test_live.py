@@ -20,7 +20,7 @@ from mgraph.algorithms.paths.bfs import maintain as maintained_bfs
 from mgraph.algorithms.paths.incremental_paths import incremental_paths, subtree_cut
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.near_far import search
-from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
+from mgraph.errors import GraphClosed, InvalidOption, NoPath, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
 from mgraph.worker.results import maintained as worker_live
@@ -540,6 +540,18 @@ def test_an_error_leaves_what_can_be_read_again(place):
         graph.insert([2], [3], [4])
         for one in (live, eager):
             assert one.result()[3] == 6
+
+
+@pytest.mark.parametrize("name", ["bfs", "sssp"])
+def test_paths_go_on_after_a_call_that_failed_on_the_workers(client, name):
+    with DynamicGraph(client, n_vertices=17, directed=False) as graph:
+        graph.insert([0, 8], [1, 9])
+        live = graph.maintain(name, source=8)
+        for end in (16, 3):
+            with pytest.raises(NoPath):  # another exchange replaces the one of the call
+                graph.shortest_path(0, 15)
+            graph.insert(8, end)
+            assert_same(live, graph, {"source": 8})
 
 
 @pytest.mark.parametrize("deletes", [0, 3])

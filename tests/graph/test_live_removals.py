@@ -263,3 +263,13 @@ def test_changes_from_before_a_deletion_of_vertices_are_not_renumbered_after_it(
             graph.reorder()
         graph.insert([0], [2])
         assert live.result().to_numpy().tolist() == getattr(graph, name)().to_numpy().tolist()
+
+
+def test_ranks_of_a_graph_whose_vertices_are_all_new() -> None:
+    with DynamicGraph(keys="string", drop_isolated=True) as graph:
+        graph.add_vertices(["a", "b"])
+        live = graph.maintain("pagerank", tol=1e-9)
+        graph.delete([], [])
+        assert live.result().to_numpy().tolist() == []
+        graph.insert(["c"], ["d"])
+        assert_same(live, graph, {"tol": 1e-9})

@@ -385,6 +385,13 @@ def test_views_whose_edges_have_two_weights():
     assert nx.dijkstra_path_length(graph.to_undirected(as_view=True), 0, 2, backend="mgraph") == 3
 
 
+def test_views_of_multigraphs_without_some_of_the_parallel_edges():
+    graph = nx.MultiDiGraph([(0, 1), (0, 2), (0, 2), (2, 1)])
+    view = nx.subgraph_view(graph, filter_edge=lambda u, v, key: key == 1)  # of (0, 2) alone
+    expected, found = call("weakly_connected_components", view)
+    assert found == expected
+
+
 def test_a_subclass_with_edges_of_its_own():
     class Complement(nx.Graph):
         def __getitem__(self, node):
@@ -527,6 +534,9 @@ def test_parts_and_pairs(seed):
             assert nx.utils.graphs_equal(nx.Graph(found), expected)
     expected, found = call("jaccard_coefficient", plain)
     assert {(u, v): p for u, v, p in found} == {(u, v): p for u, v, p in expected}
+    for stranger in ("nowhere", [1]):
+        with pytest.raises(nx.NodeNotFound):
+            nx.jaccard_coefficient(plain, [(stranger, stranger)], backend="mgraph")
 
 
 @SEEDS
@@ -571,6 +581,8 @@ def test_modularity(seed, directed):
             nx.community.modularity(graph, wrong, backend="mgraph")
     with pytest.raises(ZeroDivisionError):
         nx.community.modularity(nx.empty_graph(3), [{0, 1, 2}], backend="mgraph")
+    with pytest.raises(ZeroDivisionError):
+        nx.community.modularity(nx.Graph([(0, 1, {"weight": 0})]), [{0, 1}], backend="mgraph")
 
 
 def test_a_live_graph_is_drawn_and_tabulated():

@@ -34,7 +34,7 @@ def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
 
 
 def _number_or_array(values: Any, name: str, n: int) -> Any:
-    if getattr(values, "ndim", 1) == 0:
+    if hasattr(values, "item") and getattr(values, "ndim", 1) == 0:  # a dtype has no dimensions either
         values = values.item()
     if isinstance(values, Real):
         return check_number(values, name)

@@ -100,6 +100,13 @@ def test_no_vertices_and_no_iterations() -> None:
         np.testing.assert_allclose([column.sum() for column in both.values()], 1)
 
 
+def test_authorities_have_length_1_where_a_coarse_tolerance_leaves_negative_ones() -> None:
+    for seed in range(20):
+        graph = random_weighted(seed, True, "fractions")
+        both, _ = run(shards(graph, cut(graph.n, 1), "gpma+", True), HITS, tol=0.3, weight=True, normalized=False)
+        np.testing.assert_allclose(np.linalg.norm(both["authorities"]), 1, rtol=1e-12)
+
+
 def test_long_paths_converge_in_few_iterations() -> None:
     n = 400
     path = Graph(n, np.arange(n - 1, dtype=np.uint32), np.arange(1, n, dtype=np.uint32), directed=False)
@@ -144,7 +151,8 @@ def test_bad_arguments(options: dict[str, Any], told: str) -> None:
 def test_weights_that_make_no_sense() -> None:
     for weights, told in (([1, -2], "weight -2"), ([1, np.inf], "from 1 to 2 has weight inf; it must be finite")):
         pair = Graph(3, np.array([0, 1], np.uint32), np.array([1, 2], np.uint32), weight=np.array(weights, np.float32))
-        with pytest.raises(InvalidOption, match=told):
-            run(shards(pair, cut(3, 1), "gpma+", True), HITS, weight=True)
+        for iterations in (0, 1):
+            with pytest.raises(InvalidOption, match=told):
+                run(shards(pair, cut(3, 1), "gpma+", True), HITS, weight=True, max_iter=iterations)
         with pytest.raises(InvalidOption, match="reverse=True"):
             run(shards(pair, cut(3, 1), "gpma+"), HITS, weight=True)

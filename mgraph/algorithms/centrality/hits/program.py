@@ -75,9 +75,7 @@ class _Lanczos:
             last = basis[-1]
             more = self.back.of(self.forth.of(last))
             diagonal.append(dot(shard, more, last))
-            if not math.isfinite(diagonal[-1]):
-                check_weights(shard, WHAT, finite=True)
-                raise InvalidOption("a sum of weights is past the range of float64")
+            _check_finite(shard, diagonal[-1])
 
             # Orthogonalise: w = w - alpha_k v_k - beta_(k-1) v_(k-1), beta_k = |w|.
             before = [(-beside[-1], basis[-2])] if beside else []
@@ -102,6 +100,13 @@ class _Lanczos:
         squares = add_squares(shard, combined, *sums[-1])
         add(shard, combined, (1 / math.sqrt(squares), combined))
         self.vector = combined
+
+
+def _check_finite(shard: Shard, total: float) -> None:
+    """Raise `InvalidOption` on every rank if a sum of weights is not finite, naming an edge of infinite weight."""
+    if not math.isfinite(total):
+        check_weights(shard, WHAT, finite=True)
+        raise InvalidOption("a sum of weights is past the range of float64")
 
 
 def _largest(diagonal: list[float], beside: list[float]) -> tuple[float, list[float]]:
@@ -177,12 +182,15 @@ def run(
         lanczos.iterate(tol)
         converged = lanczos.error <= tol
 
-    # Hubs are A times the authorities. Rounding may leave authorities slightly below 0.
+    # Hubs are A times the authorities. Rounding, and few iterations, may leave authorities below 0.
     authorities = lanczos.vector
     add(shard, authorities, (1.0, authorities), least=0.0)
+    unit(shard, authorities, dot(shard, authorities, authorities))
     hubs, ones = matrices[0].of(authorities), device.full(own, 1, np.float64)
+    hub_sum = dot(shard, hubs, ones)
+    _check_finite(shard, hub_sum)
     # Without a hub, no edge counts, or `start` is 0 at all destinations.
-    if iterations and dot(shard, hubs, ones) == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
+    if iterations and hub_sum == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
         name = "start" if nstart is None else "nstart"
         raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
 

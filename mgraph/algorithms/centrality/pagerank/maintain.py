@@ -133,7 +133,7 @@ class Ranks(Maintained):
                     return ApplyResult(visited, True)
                 self.needs, self.slow = max(self.forward_push.needs, allowed + 1), len(changes)
                 fits = False
-            start = self.forward_push.ranks("float64")
+            start = self.forward_push.ranks("float64") if self.forward_push.positive else None  # all may be new
             self.shard.device.synchronize()
         pushed, tried = visited, watch.seconds()
 

@@ -34,6 +34,7 @@ from mgraph.algorithms.algorithm import Shard, kernels, task_room
 from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
 from mgraph.exchange.regions import Layout
+from mgraph.exchange.world import World
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
 
@@ -128,7 +129,7 @@ class NearFarSearch:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
         # Allocate lengths, lists and bitmaps; a search clears what it uses.
         device, n = shard.device, shard.hi - shard.lo
-        self.n, self.world, n_vertices = n, shard.exchange.world(device), shard.n_vertices
+        self.n, n_vertices = n, shard.n_vertices
         self.common = common and self.world.one_memory
         if self.common:
             length = self.world.common_array(self._layout(), "lengths", n_vertices, lengths.word)
@@ -139,6 +140,11 @@ class NearFarSearch:
         self.least, self.arrived = device.empty(2, np.uint64), device.zeros(1, np.uint64)
         self.rounds = self.edges = 0
         self.set_edges(edges or shard.out_edges)
+
+    @property
+    def world(self) -> World:
+        """The world of the current exchange, which another one replaces after a failed call."""
+        return self.shard.exchange.world(self.device)
 
     def set_edges(self, edges: Structure) -> None:
         """Follow `edges` in their current state."""

@@ -88,7 +88,7 @@ def check(
 
 def _values(values: Any, n: int) -> float | VertexData:
     """Return a number for all vertices, or a number per vertex."""
-    if getattr(values, "ndim", 1) == 0:
+    if hasattr(values, "item") and getattr(values, "ndim", 1) == 0:  # a dtype has no dimensions either
         values = values.item()
     if isinstance(values, Real):
         return check_number(values, "values")
