@@ -68,16 +68,21 @@ def test_gathered(kind):
 
 @pytest.mark.parametrize("n", [0, 1, 124, 125, 126, 12_345])
 def test_copies(n):
-    source, target = np.arange(n + 1).view(np.uint8)[3 : 3 + 8 * n], np.zeros(n, np.int64)
+    source, whole = np.arange(n + 1).view(np.uint8)[3 : 3 + 8 * n], np.zeros(8 * n + 9, np.uint8)
     source.flags.writeable = False
-    copy(target, source)
-    np.testing.assert_array_equal(target.view(np.uint8), source)
-    target[:] = 0
-    begun = begin_copy(target, source)
-    assert bool(begun) == (8 * n >= 1000)
-    for one in begun:
-        one.result(10)
-    np.testing.assert_array_equal(target.view(np.uint8), source)
+    for first in (0, 4, 9):  # aligned or not
+        whole[:] = 0
+        target = whole[first : first + 8 * n]
+        copy(target, source)
+        np.testing.assert_array_equal(target, source)
+        target[:] = 0
+        begun = begin_copy(target, source)
+        assert bool(begun) == (8 * n >= 1000)
+        for one in begun:
+            one.result(10)
+        np.testing.assert_array_equal(target, source)
+        target[:] = 0
+        assert not whole.any()
 
 
 def test_the_largest_wherever_it_is():

@@ -7,9 +7,9 @@ struct CopyBytes {  // one lane per byte
     const u8* of;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        u8* target = to;  // a local, since written bytes might alias a field
-        const u8* source = of;
-        for (i64 i : grid.items(n)) target[i] = source[i];
+        Items own = grid.items(n);
+        if (own.step == 1) return stream_bytes(to + own.first, of + own.first, own.last - own.first);
+        for (i64 i : own) to[i] = of[i];
     }
 };
 
