@@ -8,7 +8,7 @@ struct CopyBytes {  // one lane per byte
     i64 n;
     DEVICE void operator()(Grid grid) const {
         Items own = grid.items(n);
-        if (own.step == 1) return stream_bytes(to + own.first, of + own.first, own.last - own.first);
+        if (own.step == 1) return copy_bytes(to + own.first, of + own.first, own.last - own.first);
         for (i64 i : own) to[i] = of[i];
     }
 };

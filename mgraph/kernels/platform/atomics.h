@@ -54,20 +54,6 @@ DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXE
 DEVICE void and_into_owned_word(u32* p, u32 v) { store(p, load(p) & v); }
 DEVICE void or_into_owned_word(u32* p, u32 v) { store(p, load(p) | v); }
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { __builtin_memcpy(to, from, n); }
-// Past the caches: other stores read each line before they write it.
-DEVICE void stream_bytes(u8* to, const u8* from, i64 n) {
-#ifdef __SSE2__
-    typedef long long Words __attribute__((vector_size(16)));
-    for (; n > 0 && (u64)to % sizeof(Words); --n) *to++ = *from++;
-    for (; n >= 4 * (i64)sizeof(Words); n -= 4 * sizeof(Words), to += 4 * sizeof(Words), from += 4 * sizeof(Words)) {
-        Words words[4];
-        __builtin_memcpy(words, from, sizeof words);
-        for (int k = 0; k < 4; ++k) __builtin_ia32_movntdq((Words*)to + k, words[k]);
-    }
-    __builtin_ia32_sfence();
-#endif
-    copy_bytes(to, from, n);
-}
 DEVICE void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE u32 bits_of(f32 v) {
     u32 bits;

@@ -54,7 +54,6 @@ DEVICE void or_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { memcpy(to, from, (size_t)n); }
-DEVICE void stream_bytes(u8* to, const u8* from, i64 n) { copy_bytes(to, from, n); }
 DEVICE void fence() { __threadfence(); }
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
 DEVICE void prefetch(const void*) {}  // a GPU hides latency by other warps
