@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ class Record:
             except OSError as error:
                 raise InvalidOption(f"cannot write to {folder}: {error.strerror}") from None
         # The first line.
-        self.add("run", name=name, parameters=parameters, **environment())
+        first = self.add("run", name=name, parameters=parameters, **environment())
+        if first["host_build"] != "plain":
+            print(f"MGRAPH_HOST_BUILD={first['host_build']}: kernels on the host are slow in this run", file=sys.stderr)
         Record.latest = self
 
     def add(self, kind: str, **values: Any) -> dict[str, Any]:
@@ -75,11 +78,12 @@ class Record:
 
 
 def environment() -> dict[str, Any]:
-    """Return time, versions, hardware and, in a git checkout, the commit."""
+    """Return time, versions, hardware, the build of the CPU kernels and, in a git checkout, the commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": _versions(),
         "hardware": _hardware(),
+        "host_build": os.environ.get("MGRAPH_HOST_BUILD", "plain"),
         "commit": _commit(),
     }
 
