@@ -6,8 +6,12 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mgraph.errors import CapacityError, MgraphError
+
+if TYPE_CHECKING:
+    from workloads.results.record import Record
 
 __all__ = ["COMMANDS", "main", "parser_of"]
 
@@ -37,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS).parse_args(words)
     act = vars(options).pop("act")
     try:
-        return int(act(options))
+        status = int(act(options))
+        _warn_of_slow_kernels()
+        return status
     except MgraphError as error:
         print(f"error: {error}", file=sys.stderr)
         if isinstance(error, CapacityError):
@@ -66,9 +72,23 @@ def _end_record() -> None:
 
     It counts, and is marked as incomplete.
     """
-    record = sys.modules.get("workloads.results.record")
-    if record is not None and record.Record.latest is not None:
-        record.Record.latest.add("end", interrupted=True)
+    record = _latest_record()
+    if record is not None:
+        record.add("end", interrupted=True)
+
+
+def _warn_of_slow_kernels() -> None:
+    """Print a line if what was measured ran on a build of the CPU kernels that is for tests."""
+    record = _latest_record()
+    build = "plain" if record is None else record.lines[0]["host_build"]
+    if build != "plain":
+        print(f"MGRAPH_HOST_BUILD={build}: kernels on the host were slow in this run", file=sys.stderr)
+
+
+def _latest_record() -> Record | None:
+    """Return the latest record of this process, if a command has started one."""
+    module = sys.modules.get("workloads.results.record")
+    return None if module is None else module.Record.latest
 
 
 if __name__ == "__main__":
