@@ -130,6 +130,8 @@ def modularity(G: Graph, communities: Iterable[Any], weight: Any = "weight", res
     # Weigh them. NetworkX divides by the weight of all edges.
     by_weight = weighted(G, weight, merged="sum")
     with refusing(G) as graph:
-        if graph.num_edges == 0 or (by_weight and not edges_of(graph)[2].any()):  # type: ignore[union-attr]
+        value = _weighted_graph(G, graph, by_weight).modularity(labels, resolution) if graph.num_edges else 0.0
+        # It is 0 if all weights are: only then read them.
+        if value == 0 and (graph.num_edges == 0 or (by_weight and not edges_of(graph)[2].any())):  # type: ignore[union-attr]
             raise ZeroDivisionError("division by zero: the graph has no edges, or all weights are 0")
-        return _weighted_graph(G, graph, by_weight).modularity(labels, resolution)
+        return value

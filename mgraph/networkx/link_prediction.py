@@ -22,7 +22,7 @@ def jaccard_coefficient(G: Graph, ebunch: Iterable[tuple[Any, Any]] | None = Non
     pairs = list(nx.non_edges(G) if ebunch is None else ebunch)
     index = G._contents.index
     for node in (node for pair in pairs for node in pair):
-        if node not in G:  # which takes an unhashable one, too
+        if node not in G:  # also for unhashable nodes
             raise nx.NodeNotFound(f"Node {node} not in G.")
     if not pairs:
         return iter(())

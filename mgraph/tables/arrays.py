@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
     """Format a value of a column for a message, without its type in NumPy, CuPy or Arrow."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
-    if isinstance(value, type):  # whose methods need a value
+    if isinstance(value, type):  # the methods of a class need a value
         return repr(value)
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
     try:
@@ -224,7 +224,7 @@ def _is_number(value: Any) -> bool:
         return False
     try:
         float(value)
-    except OverflowError:  # of integers and fractions of hundreds of digits
+    except OverflowError:  # an integer or a fraction of hundreds of digits
         return False
     return True
 
