@@ -1,4 +1,4 @@
-"""Copies to a GPU that a call does not wait for, on a pretended one."""
+"""Copies between host memory and a GPU, on a pretended one or on a GPU."""
 
 from __future__ import annotations
 
@@ -75,3 +75,15 @@ def test_a_copy_that_was_begun_has_the_columns_values():
         column[:] = np.random.default_rng(n).integers(0, 2**32, n, np.uint32)
         copy = device.begin_copy(column)
         assert copy.dtype == column.dtype and (copy.get() == column).all()
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_small_arrays_are_joined_on_their_way_to_the_host_and_back(kind):
+    device, rng = Device(kind), np.random.default_rng(3)
+    sizes = (80, "u8"), (0, "f4"), (40, "f4"), (11, "u1")
+    columns = [rng.integers(0, 255, n, np.uint8).view(dtype) for n, dtype in sizes]
+    joined = device.joined_on_host([device.asarray(column) for column in columns])
+    assert (len(joined), joined.dtype) == (136, np.uint8)
+    assert joined[:131].tobytes() == b"".join(column.tobytes() for column in columns)
+    back, sending = device.begin_joined([joined[:100], joined[100:]])
+    assert device.to_host(back).tobytes() == sending.tobytes() == joined.tobytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,6 +82,17 @@ class Transfers(Allocator):
             return self._sent(array)
         return self.asarray(array)
 
+    def begin_joined(self, parts: Sequence[np.ndarray]) -> tuple[Array, np.ndarray]:
+        """Begin to copy small host arrays of bytes to the device, one behind another.
+
+        Returns the device's array, and host memory that the caller keeps until it has waited for the current stream.
+        """
+        n = sum(map(len, parts))
+        memory = page_locked_memory(self.xp.cuda, n) if self.kind == "cuda" and n else None
+        host = np.empty(n, np.uint8) if memory is None else np.frombuffer(memory, np.uint8, n)
+        np.concatenate(parts, out=host)
+        return (self.sent(host) if memory is None else self._sent(host)), host
+
     def _sent(self, array: np.ndarray) -> Array:
         """Begin to copy a page-locked array."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
@@ -115,6 +126,32 @@ class Transfers(Allocator):
             return Transfers.to_host(array)
         host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
         return host
+
+    def joined_on_host(self, arrays: Sequence[Array]) -> np.ndarray:
+        """Copy small contiguous arrays to host memory, one behind another, with one wait.
+
+        Returns their bytes, padded to a multiple of 8. On a GPU they go to page-locked memory without a launch: for a
+        few arrays that takes a quarter of the time of joining them there first.
+        """
+        n = sum(array.nbytes for array in arrays)
+        whole = n + -n % 8
+        memory = page_locked_memory(self.xp.cuda, whole) if self.kind == "cuda" else None
+        out = np.empty(whole, np.uint8) if memory is None else np.frombuffer(memory, np.uint8, whole)
+        at = 0
+        if memory is None:
+            for array in arrays:
+                end = at + array.nbytes
+                out[at:end], at = self.to_host(array).view(np.uint8), end
+            return out
+        runtime, stream = self.xp.cuda.runtime, self.xp.cuda.get_current_stream()
+        for array in arrays:
+            nbytes = array.nbytes
+            if nbytes:
+                kind = runtime.memcpyDeviceToHost
+                runtime.memcpyAsync(memory.ptr + at, array.data.ptr, nbytes, kind, stream.ptr)
+            at += nbytes
+        stream.synchronize()
+        return out
 
     def page_lock(self, memory: np.ndarray, owner: Any) -> None:
         """Page-lock host memory until `owner` ends, if the driver can."""

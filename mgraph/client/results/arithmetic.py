@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -87,7 +87,7 @@ def check_whole(axis: Any, out: Any, dtype: Any = None) -> None:
 
 def _call(operation: str, remote: RemoteColumns, operands: Sequence[Operand], kind: str) -> RemoteColumns:
     """Make the call on all ranks. If it fails, the new column is freed."""
-    key, size = uuid.uuid4().hex, remote.numbering.partition.size
+    key, size = secrets.token_hex(16), remote.numbering.partition.size
     shares = [{"operands": [parts[rank] for parts in operands]} for rank in range(size)]
     try:
         answers = remote.coordinator.call(

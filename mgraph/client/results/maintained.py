@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class Live:
 
     def _keep(self) -> None:
         """Choose a new key, under which the workers keep the result's state from the next call on."""
-        self._key = uuid.uuid4().hex
+        self._key = secrets.token_hex(16)
         self._free = weakref.finalize(self, self._directory.coordinator.forget, self._key)
         self._free.atexit = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -64,7 +64,7 @@ def run_algorithm(
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
     # Make the call. Columns that stay on the workers get a new key; after an error it is freed, since some ranks may
     # have finished.
-    key, kinds = uuid.uuid4().hex, ALGORITHMS[name].columns
+    key, kinds = secrets.token_hex(16), ALGORITHMS[name].columns
     try:
         common = {"name": name, "generation": numbering.generation, "args": args}
         common |= {"result": key} if ALGORITHMS[name].result is None else {}

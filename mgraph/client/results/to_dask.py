@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ def to_dask(client: Client, remote: RemoteColumns, translated: dict[str, Any], i
     index : pandas.Index
         The vertices, in rank order.
     """
-    frame, names, token = pd.DataFrame(translated, index), list(remote.dtypes), uuid.uuid4().hex
+    frame, names, token = pd.DataFrame(translated, index), list(remote.dtypes), secrets.token_hex(16)
     rows = remote.call("lend", token=token)[0]["rows"]
     coordinator, starts = remote.coordinator, remote.numbering.partition.starts
     # One task per rank, pinned to its worker, takes the copy that the rank keeps for the token.

@@ -50,6 +50,7 @@ Value = dict[str, Any]
 
 AGAIN = {"how": "again", "touched": 0, "edges": 0}  #: the report of a result that is computed anew
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
+APART = 8  #: batches whose columns are copied to the host one by one; joining more on the device takes less time
 SHORT = 0.1  #: seconds up to which a first computation is repeated
 FIRST_USE = 2  #: ratio of the times of an update that has just prepared its arrays and of the next one, at most
 SLOWER = 0.005  #: seconds that updates for removals may take beyond twice a full computation
@@ -162,9 +163,11 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     if not most and not result.iterates and state.memory is None:
         return dict(AGAIN)
 
-    # Gather them, and update.
+    # Gather them, and update. The device counts loops meanwhile.
     watch = _stopwatch(shard)
     changes = _changes(shard, state.epoch, agreed)
+    if not shard.directed:
+        _begin_count_of_loops(shard, changes)
     if state.memory is None:
         applied = result.apply_changes(changes, most)
     elif agreed.changed <= MOST:
@@ -179,7 +182,10 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         return dict(AGAIN)
 
     # Report edges: an undirected edge is two arcs, a loop one.
-    touched = len(changes) if shard.directed else (len(changes) + _loops(shard, changes)) // 2
+    touched = len(changes)
+    if not shard.directed:
+        shard.device.synchronize()
+        touched = (touched + shard.change_log.loops[0].item(0)) // 2
     state.result = result
     if applied.how == "anew":
         return {**AGAIN, "touched": touched}
@@ -266,20 +272,25 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
     if 0 < logged <= FEW:
-        mine = shard.device.to_host(join_columns(shard.device, _logged(shard, since)))
+        mine = shard.device.joined_on_host(_logged(shard, since, apart=APART))
         words = np.concatenate([words, mine.view(np.int64)])
     every = shard.exchange.gather_values(words, "allgather")
-    rows = np.stack([theirs[: len(numbers)] for theirs in every])
+
+    # A few numbers of each rank: NumPy would take longer.
+    first = len(numbers)
+    usables, ats, arcs_of, batches_of, deletions, logged_of, times, held, changed_of = zip(
+        *[theirs[:first].tolist() for theirs in every], strict=True
+    )
     if tried is not None:
-        _learn(state.cost, tried, float(rows[:, 6].max()) / 1e9)
-    if not rows[:, 0].all() or (rows[:, 1] != state.epoch).any():
+        _learn(state.cost, tried, max(times) / 1e9)
+    if not all(usables) or set(ats) != {state.epoch}:
         return None
-    ends = len(numbers) + 2 * rows[:, 7]
-    few = rows[:, 5].max() <= FEW
-    places = [theirs[len(numbers) : end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)]
+    ends = [first + 2 * n for n in held]
+    few = max(logged_of) <= FEW
     return _Agreed(
-        arcs=int(rows[:, 2].sum()), batches=int(rows[:, 3].max()), deleted=int(rows[:, 4].sum()),
-        logged=int(rows[:, 5].sum()), changed=int(rows[:, 8].sum()), epochs=places,
+        arcs=sum(arcs_of), batches=max(batches_of), deleted=sum(deletions), logged=sum(logged_of),
+        changed=sum(changed_of),
+        epochs=[theirs[first:end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)],
         columns=[theirs[end:].view(np.uint8) for theirs, end in zip(every, ends, strict=True)] if few else [],
     )  # fmt: skip
 
@@ -452,12 +463,12 @@ def _columns(shard: Shard) -> dict[str, Any]:
     return {"keys": np.uint64, **weights, "kinds": np.uint8}
 
 
-def _logged(shard: Shard, since: list[tuple[int, EdgeDelta]]) -> list[Array]:
-    """Return the columns of all batches on this rank."""
+def _logged(shard: Shard, since: list[tuple[int, EdgeDelta]], apart: int = 1) -> list[Array]:
+    """Return the columns of all batches on this rank. The parts of up to `apart` batches are not joined."""
     device, columns = shard.device, []
     for name, dtype in _columns(shard).items():
         parts = [getattr(touched, name) for _, touched in since] or [device.empty(0, dtype)]
-        columns.append(parts[0] if len(parts) == 1 else device.concatenate(parts))
+        columns += parts if len(parts) <= apart else [device.concatenate(parts)]
     return columns
 
 
@@ -466,8 +477,9 @@ def _gathered(shard: Shard, since: list[tuple[int, EdgeDelta]], agreed: _Agreed)
     device, dtypes = shard.device, _columns(shard)
     if agreed.columns:
         parts = [split_columns(data, dtypes) for data in agreed.columns]
-        together = [np.concatenate([part[name] for part in parts]).view(np.uint8) for name in dtypes]
-        return split_columns(device.asarray(np.concatenate(together)), dtypes)
+        together = [part[name].view(np.uint8) for name in dtypes for part in parts]
+        data, shard.change_log.sending = device.begin_joined(together)
+        return split_columns(data, dtypes)
     columns = _logged(shard, since)
     if shard.size == 1:
         return {name: device.concatenate([column]) for name, column in zip(dtypes, columns, strict=True)}
@@ -475,10 +487,10 @@ def _gathered(shard: Shard, since: list[tuple[int, EdgeDelta]], agreed: _Agreed)
     return {name: device.concatenate([part[name] for part in parts]) for name in dtypes}
 
 
-def _loops(shard: Shard, changes: EdgeDelta) -> int:
-    """Return the number of self-loops among an undirected graph's changes. One read-back."""
-    loops = shard.device.zeros(1, np.int64)
+def _begin_count_of_loops(shard: Shard, changes: EdgeDelta) -> None:
+    """Begin to count the self-loops among an undirected graph's changes, in `ChangeLog.loops`."""
+    words, mapped = shard.change_log.loops
+    words[:] = 0
     load(shard.device, "worker/results/loops.cuh").CountLoops(
-        len(changes), keys=changes.keys, n=len(changes), loops=loops
+        len(changes), keys=changes.keys, n=len(changes), loops=mapped
     )
-    return int(shard.device.to_host(loops)[0])

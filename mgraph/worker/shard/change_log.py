@@ -39,6 +39,10 @@ class ChangeLog:
         inserted or deleted it, or set its weight.
     whole : bool
         True if the limit of arcs is `MOST` in small graphs too, so that no rank forgets what another knows.
+    loops : (int64[1], int64[1])
+        A mailbox for the number of self-loops among changes, made by `open`.
+    sending : array or None
+        Host memory with changes that may still be on their way to the device.
     """
 
     def __init__(self, device: Device) -> None:
@@ -47,6 +51,8 @@ class ChangeLog:
         self.moved, self.changed, self.whole = -1, 0, False
         self._held: deque[tuple[int, EdgeDelta]] = deque()
         self._arcs = self._arc_bytes = 0
+        self.loops: tuple[np.ndarray, Array] = (np.empty(0, np.int64), None)
+        self.sending: np.ndarray | None = None
 
     @property
     def nbytes(self) -> int:
@@ -56,6 +62,8 @@ class ChangeLog:
     def open(self, epoch: int) -> None:
         """Log the changes after `epoch`, unless the log is open."""
         if self.first is None:
+            if not len(self.loops[0]):
+                self.loops = self.device.mailbox(1)
             self.first = epoch
 
     def close(self) -> None:

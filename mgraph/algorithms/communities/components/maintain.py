@@ -118,9 +118,12 @@ class Components(Maintained):
         if kept is None and changes.deleted:
             self._connect(keep=True)
             return ApplyResult(0, True, "anew")
-        changed, arcs, state = Struct(**changes.fields()), len(changes), device.zeros(6, np.int64)
-        stumps, suspects = (device.zeros(words_of(n) if changes.deleted else 0, np.uint32) for _ in range(2))
-        cut, joined = device.carve((arcs, np.uint64), (arcs, np.uint64))
+        changed, arcs, words = Struct(**changes.fields()), len(changes), words_of(n) if changes.deleted else 0
+        state, stumps, suspects, cut, joined = device.carve(
+            (6, np.int64), (words, np.uint32), (words, np.uint32), (arcs, np.uint64), (arcs, np.uint64)
+        )
+        for zeros in (state, stumps, suspects) if words else (state,):
+            device.fill(zeros, 0)
         links = Struct(
             of=kept and kept.arcs, hooks=kept and kept.hooks, stumps=stumps, suspects=suspects, parent=self.parent,
             cut=cut, joined=joined, state=state,
