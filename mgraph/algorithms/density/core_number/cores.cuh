@@ -46,6 +46,7 @@ struct Cores {
         i64 alive = 0;  // own rows in the list of those that are left
         i64 listed = 0, tasks = 0, back_tasks = 0;  // own rows and tasks to expand
         i64 inbox = 0;  // 1 if messages wait
+        i64 quiet = 0;  // 1 if no rank has listed rows: the level ends unless messages remove some
         i64 fresh = 0;  // 1 if the level has just begun
         i64 took = 0, least_left = 0;  // 1 if it removes vertices of any rank; the least number of edges above it
         i64 largest = 0, too_long = 0;
@@ -75,7 +76,7 @@ struct Cores {
     DEVICE bool alone(const State& s) const {
         if constexpr (one_memory)  // no row is lowered while it is scanned
             if (is_common() && s.phase == scan) return false;
-        return s.phase != peel;
+        return s.phase == receive ? !s.quiet : s.phase != peel;
     }
     DEVICE i64 shares(const State&) const { return -1; }
     DEVICE i64 remaining(const State& s) const { return s.alive < 0 ? world.rows() : s.alive; }
@@ -331,18 +332,22 @@ struct Cores {
             break;
         case receive:
             s.inbox = 0;
-            begin_peel(s, heard);
+            if (s.quiet && listed(heard) == 0) end_level(s);
+            else begin_peel(s, heard);
             break;
         default:
             if (s.fresh) s.least_left = heard.least(LEAST), s.took = s.least_left == 0;
             s.fresh = 0;
             s.listed = heard.own(LISTED), s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
-            s.inbox = heard.sent() > 0;
+            s.inbox = heard.sent() > 0, s.quiet = listed(heard) == 0;
             ++s.turn;
             if (heard.any(overflowed)) s.too_long = 1, s.phase = finished;
-            else if (!s.inbox && heard.total(LISTED) + heard.total(TASKS) + heard.total(BACK_TASKS) == 0) end_level(s);
+            else if (!s.inbox && s.quiet) end_level(s);
             else if (s.inbox && Tile<lanes>::size() > 1) s.phase = receive;
         }
+    }
+    DEVICE i64 listed(const Heard& heard) const {  // by all ranks
+        return heard.total(LISTED) + heard.total(TASKS) + heard.total(BACK_TASKS);
     }
     DEVICE void begin_peel(State& s, const Heard& heard) const {
         s.listed += heard.own(LISTED), s.tasks += heard.own(TASKS), s.back_tasks += heard.own(BACK_TASKS);
