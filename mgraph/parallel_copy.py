@@ -14,15 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.device import Array, Device
+from mgraph.device import Array, Device, page_locked_memory
 from mgraph.errors import DeviceError
 from mgraph.kernels import load
 
-__all__ = ["begin_copy", "cloned", "copied", "copy", "gathered", "largest", "load_kernels", "widened"]
+__all__ = [
+    "begin_copy",
+    "begin_upload",
+    "cloned",
+    "copied",
+    "copy",
+    "fetched",
+    "gathered",
+    "largest",
+    "load_kernels",
+    "widened",
+]
 
 FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
 THREADS = 12  #: maximum; with 32 cores 4 were slower, and 8 as fast
+PIECE = 4 << 20  #: bytes that are copied to page-locked memory, or from it, while a GPU copies the piece before
 
 
 def copy(target: Array, source: Array) -> None:
@@ -89,6 +101,77 @@ def begin_copy(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
         copy(target, source)
         return []
     return [_copier().submit(copy, target, source)]
+
+
+def begin_upload(device: Device, array: Any) -> Array:
+    """Return `array` on `device`, as `Device.begin_copy`; a large one of pageable memory goes to a GPU in pieces.
+
+    Several threads copy a piece to page-locked memory, while the GPU copies the one before. The driver copies pageable
+    memory in one thread.
+    """
+    pageable = type(array) is np.ndarray and array.nbytes >= LARGE and device.kind == "cuda"
+    if not pageable or not array.flags.c_contiguous or device.page_locked(array):
+        return device.begin_copy(array)
+    if (buffers := _buffers(device)) is None:
+        return device.begin_copy(array)
+    out, cuda = device.empty(array.size, array.dtype), device.xp.cuda
+    source, stream, done = array.reshape(-1).view(np.uint8), cuda.get_current_stream(), list[Any]()
+    for number, first in enumerate(range(0, len(source), PIECE)):
+        if number > 1:
+            done[number - 2].synchronize()
+        part, buffer = source[first : first + PIECE], buffers[number % 2]
+        copy(np.frombuffer(buffer, np.uint8, len(part)), part)
+        to_gpu = cuda.runtime.memcpyHostToDevice
+        cuda.runtime.memcpyAsync(out.data.ptr + first, buffer.ptr, len(part), to_gpu, stream.ptr)
+        done.append(_recorded(cuda, stream))
+    done[-1].synchronize()  # the buffers are free again
+    return out.reshape(array.shape)
+
+
+def fetched(device: Device, array: Array) -> np.ndarray:
+    """Copy a 1-d array to host memory, as `Device.fetch`; a large one of a GPU in pieces, as `begin_upload`."""
+    if type(array) is np.ndarray:
+        return array
+    if array.nbytes < LARGE or (buffers := _buffers(device)) is None:
+        return device.fetch(array)
+    cuda, n = device.xp.cuda, array.nbytes
+    stream, from_gpu, pieces = cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost, range(0, n, PIECE)
+
+    def begin(number: int) -> Any:
+        first = pieces[number]
+        nbytes, buffer = min(PIECE, n - first), buffers[number % 2]
+        cuda.runtime.memcpyAsync(buffer.ptr, array.data.ptr + first, nbytes, from_gpu, stream.ptr)
+        return _recorded(cuda, stream)
+
+    with device.host.taking(n, f"an array of {array.size} {array.dtype}"):
+        out = np.empty(array.size, array.dtype)
+        whole, done = out.view(np.uint8), list[Any]()
+        try:
+            done += [begin(number) for number in range(min(2, len(pieces)))]
+            for number, first in enumerate(pieces):
+                done[number].synchronize()
+                part = whole[first : first + PIECE]
+                copy(part, np.frombuffer(buffers[number % 2], np.uint8, len(part)))
+                if number + 2 < len(pieces):
+                    done.append(begin(number + 2))
+        finally:  # after Ctrl-C the GPU may still write to the buffers
+            for copied_there in done:
+                copied_there.synchronize()
+    return out
+
+
+def _buffers(device: Device) -> list[Any] | None:
+    """Return page-locked memory for two pieces; None if the system has none left, or without kernels."""
+    if load_kernels() is None:
+        return None
+    buffers = [page_locked_memory(device.xp.cuda, PIECE) for _ in range(2)]
+    return None if any(buffer is None for buffer in buffers) else buffers
+
+
+def _recorded(cuda: Any, stream: Any) -> Any:
+    event = cuda.Event(disable_timing=True)
+    event.record(stream)
+    return event
 
 
 def largest(ids: np.ndarray) -> int:

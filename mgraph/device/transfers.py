@@ -15,7 +15,7 @@ from mgraph.device.hardware import Array
 
 __all__ = ["STAGED", "STAGING", "Transfers"]
 
-STAGING = 1 << 15  #: bytes of a host array from which a copy takes longer than the question where the array is
+STAGING = 1 << 15  #: bytes of a host array from which the caller of `Transfers.begin_copy` keeps it unchanged
 STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Transfers.staged` copies through page-locked memory
 
 
@@ -73,12 +73,13 @@ class Transfers(Allocator):
         return bool(kind == self.xp.cuda.runtime.memoryTypeHost)
 
     def begin_copy(self, array: Any) -> Array:
-        """Return `array` on this device, contiguous and aligned, without waiting for a copy from page-locked memory.
+        """Return `array` on this device, contiguous and aligned, without waiting for a copy of `STAGING` bytes or more.
 
         The caller keeps such an array unchanged until it has waited for the current stream. CuPy would copy it to
         page-locked memory of its own first.
         """
-        if self.kind != "cpu" and getattr(array, "nbytes", 0) >= STAGING and self.page_locked(array):
+        host = self.kind != "cpu" and type(array) is np.ndarray and array.nbytes >= STAGING
+        if host and array.flags.c_contiguous and array.dtype.isnative:
             return self._sent(array)
         return self.asarray(array)
 
@@ -94,7 +95,7 @@ class Transfers(Allocator):
         return (self.sent(host) if memory is None else self._sent(host)), host
 
     def _sent(self, array: np.ndarray) -> Array:
-        """Begin to copy a page-locked array."""
+        """Begin to copy a contiguous host array. If it is page-locked, it must stay as it is for a while."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
         runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
         runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)

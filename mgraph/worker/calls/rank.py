@@ -21,6 +21,7 @@ from mgraph.failures import Stale, with_place
 from mgraph.kernels import compile_together
 from mgraph.log.read_only import ReadOnly
 from mgraph.metrics import BATCH_SECONDS
+from mgraph.parallel_copy import fetched
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.commit.ballot import Ballot
@@ -180,7 +181,7 @@ class Rank:
             return array
         if not kept:
             return Device.staged(array)
-        return self.shard.device.fetch(array.reshape(-1)).reshape(array.shape)
+        return fetched(self.shard.device, array.reshape(-1)).reshape(array.shape)
 
     def with_rank(self, error: BaseException) -> BaseException:
         """Return an error for the client, with the rank; a `MemoryError` becomes a `CapacityError`."""

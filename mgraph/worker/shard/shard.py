@@ -19,6 +19,7 @@ from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.kernels import load
 from mgraph.metrics import BATCH_SECONDS
+from mgraph.parallel_copy import begin_upload, fetched
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
@@ -250,16 +251,16 @@ class Shard:
         """Return a batch's column on the device, aligned and contiguous; None and numbers unchanged.
 
         A page-locked column may still be on its way. A call's columns live until its handler has returned, and that
-        waits for the device: the ballot after a commit, and `working` after an error.
+        waits for the device: the ballot after a commit, a read for its answer, and `working` after an error.
         """
         if column is None or isinstance(column, int):
             return column
         ahead = None if self.prefetch is None else self.prefetch.find(column)
-        return self.device.begin_copy(column) if ahead is None else ahead
+        return begin_upload(self.device, column) if ahead is None else ahead
 
     def internal(self, ids: Any) -> Array:
         """Translate users' ids to internal ids on the device. O(n)."""
-        here = self.device.asarray(ids)
+        here = self.here(ids)
         return here if self.order is None else self.device.gather(self.order, here)
 
     @property
@@ -342,7 +343,7 @@ class Shard:
 
     def _rows(self, ids: Any) -> Array:
         """Translate internal ids to local rows."""
-        ids = self.device.asarray(ids)
+        ids = self.here(ids)
         if not self.lo:
             return ids
         return self.device.xp.subtract(ids, np.uint32(self.lo), out=self.device.empty(len(ids), np.uint32))
@@ -355,22 +356,22 @@ class Shard:
         ask = edges.has_edges
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.bool_, self.lo, src, dst)
-        exists = ask(self._rows(src), self.device.asarray(dst), checked=True)
-        return exists if type(exists) is np.ndarray else self.device.fetch(exists)
+        exists = ask(self._rows(src), self.here(dst), checked=True)
+        return fetched(self.device, exists)
 
     def weights(self, src: Any, dst: Any) -> np.ndarray:
         """Return the weight of each edge, float32[n], NaN if it does not exist."""
         ask = self.out_edges.find_weights
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.float32, self.lo, src, dst)
-        return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
+        return fetched(self.device, ask(self._rows(src), self.here(dst), checked=True))
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
         """Return the degrees, uint32[n], of own internal ids; `direction` "in" needs in-edges."""
         ask = self._edges(direction).degrees
         if self._mapped_reads is not None and len(ids) <= MOST:
             return self._mapped_reads.ask(ask, np.uint32, self.lo, ids)
-        return self.device.fetch(ask(self._rows(ids), checked=True))
+        return fetched(self.device, ask(self._rows(ids), checked=True))
 
     def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray]:
         """Return offsets and destinations of own rows, all for None; weights if there are some; with `time` times.
@@ -384,11 +385,11 @@ class Shard:
                 return answer
         rows = None if ids is None else self._rows(ids)
         csr = edges.to_csr() if rows is None else edges.neighbors(rows, checked=True)
-        answer = {"offsets": device.fetch(csr.offsets), "dst": device.fetch(csr.dst)}
+        answer = {"offsets": fetched(device, csr.offsets), "dst": fetched(device, csr.dst)}
         if csr.weight is not None:
-            answer["weight"] = device.fetch(csr.weight)
+            answer["weight"] = fetched(device, csr.weight)
         if time:
-            answer["time"] = device.fetch(self.times_of(csr, rows, direction))
+            answer["time"] = fetched(device, self.times_of(csr, rows, direction))
         return answer
 
     def times_of(self, csr: Csr, rows: Array, direction: str) -> Array:
