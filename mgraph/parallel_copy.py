@@ -132,7 +132,7 @@ def fetched(device: Device, array: Array) -> np.ndarray:
     """Copy a 1-d array to host memory, as `Device.fetch`; a large one of a GPU in pieces, as `begin_upload`."""
     if type(array) is np.ndarray:
         return array
-    if array.nbytes < LARGE or (buffers := _buffers(device)) is None:
+    if array.nbytes < LARGE or not array.flags.c_contiguous or (buffers := _buffers(device)) is None:
         return device.fetch(array)
     cuda, n = device.xp.cuda, array.nbytes
     stream, from_gpu, pieces = cuda.get_current_stream(), cuda.runtime.memcpyDeviceToHost, range(0, n, PIECE)

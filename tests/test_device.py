@@ -138,6 +138,7 @@ def test_a_copy_that_was_begun_has_the_columns_values():
             assert there.dtype == column.dtype and (there.get() == column).all()
             back = fetched(device, there)
             assert type(back) is np.ndarray and back.dtype == column.dtype and (back == column).all()
+            assert (fetched(device, there[::2]) == column[::2]).all()
 
 
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
