@@ -1,4 +1,4 @@
-"""Copies and scans of large host arrays by several threads without the GIL.
+"""Copies and scans of large host arrays by several threads without the GIL, also on their way to a GPU and back.
 
 NumPy's loops in several threads take the GIL between pieces and wait for other Python threads. For the client of two
 GPUs that took longer than the copies. Without a compiler for the kernels, NumPy runs in one thread.

@@ -48,15 +48,19 @@ def taken(device: Device) -> int:
 @pytest.mark.parametrize("kind", DEVICES)
 def test_memory_is_given_back(kind):
     device = Device(kind)
-    before = taken(device)
-    grows = Growable(device, N, np.uint32)
-    array = grows.longer(64 * N)
-    device.fill(array, 1)
-    assert taken(device) >= before + 256 * N
-    del grows
-    assert taken(device) >= before + 256 * N
-    del array
-    assert taken(device) < before + 64 * N
+    for _ in range(10 if kind == "cuda" else 1):  # meanwhile other processes take and free memory of the same GPU
+        before = taken(device)
+        grows = Growable(device, N, np.uint32)
+        array = grows.longer(64 * N)
+        device.fill(array, 1)
+        held = [taken(device) - before]
+        del grows
+        held.append(taken(device) - before)
+        del array
+        left = taken(device) - before
+        if min(held) >= 256 * N and left < 64 * N:
+            return
+    pytest.fail(f"{held} bytes were taken, and {left} at the end")
 
 
 def test_small_arrays_and_those_without_addresses_do_not_grow(monkeypatch):
