@@ -182,8 +182,8 @@ def test_copies_leave_no_memory(gpus, n):
                     h.bfs(1)
 
     with filled(gpus, scale=18) as g:
-        # Kernels that a thread compiles and loads meanwhile take memory, too, and so do other processes on the same GPU,
-        # but not again and again.
+        # Kernels that a thread compiles and loads meanwhile take memory, too, and so do other processes on the GPU, but
+        # not again and again.
         copies(10)
         lost = []
         while len(lost) < 8 and (not lost or lost[-1] > g.nbytes / 2):
