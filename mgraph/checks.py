@@ -12,6 +12,7 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES, as_ids, check_ids
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.tables.arrays import shown, written
 
 __all__ = [
     "advised",
@@ -30,6 +31,7 @@ __all__ = [
     "is_series",
 ]
 
+MOST_BITS = 1024  #: of an integer; Python writes no more than 4,300 digits
 #: A growing graph accepts ids up to SPARSE_IDS * n_vertices + FREE_IDS, or SPARSE_IDS per end of a batch.
 SPARSE_IDS, FREE_IDS = 16, 1 << 20
 
@@ -58,7 +60,9 @@ def check_whole(value: Any, name: str) -> int:
     except TypeError:
         raise InvalidOption(f"{name} is {value!r}; it must be a whole number") from None
     if isinstance(value, bool) or n < 0:
-        raise InvalidOption(f"{name} is {value!r}; it must be a whole number of 0 or more")
+        raise InvalidOption(f"{name} is {shown(value)}; it must be a whole number of 0 or more")
+    if n.bit_length() > MOST_BITS:
+        raise InvalidOption(f"{name} is an integer of {n.bit_length()} bits; it must have at most {MOST_BITS}")
     return n
 
 
@@ -76,7 +80,7 @@ def check_flag(value: Any, name: str) -> bool:
     """Return `value` as a bool. Raises `InvalidOption` for anything but True, False, 1 and 0."""
     if isinstance(value, int | np.integer | np.bool_) and not isinstance(value, np.timedelta64) and value in (0, 1):
         return bool(value)
-    raise InvalidOption(f"{name} is {value!r}; it must be True or False")
+    raise InvalidOption(f"{name} is {written(value)}; it must be True or False")
 
 
 def check_weight(value: Any, weighted: bool) -> bool:
@@ -111,7 +115,7 @@ def check_number(value: Any, name: str) -> float:
             return float(value)
     except OverflowError:  # an int of hundreds of digits
         pass
-    raise InvalidOption(f"{name} is {value!r}; it must be a number in the range of float64")
+    raise InvalidOption(f"{name} is {written(value)}; it must be a number in the range of float64")
 
 
 def check_dtype(value: Any) -> str:
@@ -148,6 +152,8 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
         value = None
     if value is None or isinstance(vertex, bool):
         raise InvalidOption(f"{name} is {vertex!r}; a vertex id is a whole number")
+    if value.bit_length() > MOST_BITS:
+        raise InvalidOption(f"{name} is an integer of {value.bit_length()} bits; a vertex id has 32")
     if not 0 <= value < n_vertices:
         raise UnknownVertex.past(name, value, n_vertices)
     return value

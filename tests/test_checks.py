@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mgraph import DynamicGraph
 from mgraph.batch import MAX_VERTICES
 from mgraph.checks import (
     check_count,
@@ -20,7 +21,7 @@ from mgraph.checks import (
     check_vertex,
     check_whole,
 )
-from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 
 
 @pytest.mark.parametrize("value", [0, 7, 10**30, np.uint8(3), np.int64(0), np.array(5)], ids=repr)
@@ -50,6 +51,21 @@ def test_no_whole_numbers(value, message):
         check_whole(value, "n")
     with pytest.raises(InvalidOption, match=message):
         check_count(value, "n")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_of_more_digits_than_python_writes(sign):
+    big = sign * 10**5000
+    one = DynamicGraph(n_vertices=3, directed=False, times=True)
+    calls = {
+        "n_vertices": lambda: DynamicGraph(n_vertices=big), "directed": lambda: DynamicGraph(directed=big),
+        "window": lambda: DynamicGraph(n_vertices=3, window=big), "workers": lambda: DynamicGraph(workers=big),
+        "source": lambda: one.bfs(big), "tol": lambda: one.pagerank(tol=big), "before": lambda: one.expire(big),
+        "k": lambda: one.betweenness_centrality(k=big), "an operand": lambda: one.pagerank() * big,
+    }  # fmt: skip
+    for name, call in calls.items():
+        with pytest.raises(MgraphError, match=f"^{name} is an integer of 16610 bits"):
+            call()
 
 
 def test_as_many_as_there_are_ids_and_no_more():

@@ -13,6 +13,7 @@ from mgraph.errors import InvalidOption
 from mgraph.local.closing import await_closed
 from mgraph.local.coordinator import Coordinator
 from mgraph.local.parts import as_parts
+from mgraph.tables.arrays import written
 
 __all__ = ["Here"]
 
@@ -37,7 +38,7 @@ class Here:
     def __init__(self, workers: Sequence[str] | None, exchange: str) -> None:
         if workers is not None:
             raise InvalidOption(
-                f"workers is {workers!r}; a graph without a Dask client is in this process and has none"
+                f"workers is {written(workers)}; a graph without a Dask client is in this process and has none"
             )
         if not is_choice(exchange, ("auto", "loopback")):
             raise InvalidOption(

@@ -16,7 +16,7 @@ from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
     "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "is_one", "library_of",
-    "not_a_list", "of_capsule", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
+    "not_a_list", "of_capsule", "of_cudf", "plain", "refuse_missing", "shown", "unpacked", "written",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
@@ -46,6 +46,11 @@ def shown(value: Any) -> str:
             return f"an integer of {value.bit_length()} bits"
         # A time or a duration of Arrow that Python does not have.
         return f"a value of the type {value.type}"
+
+
+def written(value: Any) -> str:
+    """Return the `repr` of an argument for a message; of an integer with too many digits for Python, its bits."""
+    return shown(value) if isinstance(value, int) else repr(value)
 
 
 def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:

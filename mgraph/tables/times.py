@@ -7,12 +7,13 @@ import operator
 import re
 import warnings
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_column, cell, is_missing, is_one, refuse_missing, shown
+from mgraph.tables.arrays import as_column, cell, is_missing, is_one, refuse_missing, shown, written
 
 __all__ = [
     "INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "as_window",
@@ -124,7 +125,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
         return _parsed(values, name).reshape(array.shape)
     if np.datetime64 in kinds and all(issubclass(kind, np.datetime64 | datetime.date) for kind in kinds):
         rows = [at for at, value in enumerate(values) if not isinstance(value, np.datetime64)]
-        dates = _dates([_naive(values[at], cell(name, at)) for at in rows], name)
+        dates = _dates(_in_utc([values[at] for at in rows], name, rows), name)
         for at, date in zip(rows, dates, strict=True):
             values[at] = date
         return _of_units(values, name).reshape(array.shape)
@@ -134,7 +135,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     if whole:
         at = next(at for at, value in enumerate(values) if type(value) not in whole)
         raise InvalidBatch(f"{cell(name, at)} is {shown(values[at])}, and others are integers; all are of one kind")
-    return _dates([_naive(value, cell(name, at)) for at, value in enumerate(values)], name).reshape(array.shape)
+    return _dates(_in_utc(values, name, range(len(values))), name).reshape(array.shape)
 
 
 def _of_units(values: list[Any], name: str) -> np.ndarray:
@@ -165,16 +166,30 @@ def _converted(dates: Any, dtype: Any, name: str) -> Any:
         raise InvalidBatch(f"{name} has dtype {dates.dtype}, and {dtype} is too far from it to convert") from None
 
 
-def _naive(value: Any, name: str) -> Any:
-    """Return a date without its time zone, in UTC."""
-    if getattr(value, "tzinfo", None) is None:
-        return value
-    try:
-        if hasattr(value, "tz_convert"):  # a Timestamp of pandas, which keeps its nanoseconds
-            return value.tz_convert(None)
-        return value.astimezone(datetime.UTC).replace(tzinfo=None)
-    except (OverflowError, ValueError):
-        raise InvalidBatch(f"{name} is {value}, which in UTC is outside the years 1 to 9999 of Python") from None
+def _in_utc(values: list[Any], name: str, rows: Sequence[int]) -> list[Any]:
+    """Return dates without their time zones, in UTC. `rows` are their places in the column.
+
+    Raises `InvalidBatch` if only some have a time zone: which one the others mean is unknown.
+    """
+    zoned = [getattr(value, "tzinfo", None) is not None for value in values]
+    if not any(zoned):
+        return values
+    if not all(zoned):
+        at, other = zoned.index(False), zoned.index(True)
+        raise InvalidBatch(
+            f"{cell(name, rows[at])} is {values[at]}, without a time zone, and {cell(name, rows[other])} is "
+            f"{values[other]}; dates have time zones, which become UTC, or none has one"
+        )
+    naive = []
+    for at, value in zip(rows, values, strict=True):
+        try:
+            # A Timestamp of pandas keeps its nanoseconds.
+            convert = getattr(value, "tz_convert", None)
+            naive.append(convert(None) if convert else value.astimezone(datetime.UTC).replace(tzinfo=None))
+        except (OverflowError, ValueError):
+            where = f"{cell(name, at)} is {value}"
+            raise InvalidBatch(f"{where}, which in UTC is outside the years 1 to 9999 of Python") from None
+    return naive
 
 
 def _dates(values: list[Any], name: str) -> np.ndarray:
@@ -344,7 +359,7 @@ def as_instant(before: Any, times: str) -> int:
     try:
         return int(_in_unit(as_times(before, 1), times, "before")[0])
     except InvalidBatch as error:
-        raise InvalidOption(f"before is {before!r}: {error}") from None
+        raise InvalidOption(f"before is {written(before)}: {error}") from None
 
 
 def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, str]:
@@ -363,7 +378,7 @@ def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, 
         window = _timedelta(window, name)
     if not isinstance(window, datetime.timedelta | np.timedelta64):
         if times not in (None, INTEGERS):
-            raise InvalidOption(f"{name} is {window!r} and times is {times!r}; give it as a timedelta")
+            raise InvalidOption(f"{name} is {written(window)} and times is {times!r}; give it as a timedelta")
         return _positive(window, window, name), INTEGERS
     # A timedelta is a span of dates. Years and months have no fixed length in finer units.
     times = times or "datetime64[ns]"
@@ -423,5 +438,5 @@ def _positive(span: Any, window: Any, name: str) -> int:
     except TypeError:
         n = 0
     if isinstance(span, bool) or not 0 < n <= MOST:
-        raise InvalidOption(f"{name} is {window!r}; it must be a timedelta or a whole number, above 0")
+        raise InvalidOption(f"{name} is {written(window)}; it must be a timedelta or a whole number, above 0")
     return n

@@ -127,6 +127,24 @@ def test_dates_of_numpy_and_of_python_in_a_list():
         as_times([1, NOON, day], 3)
 
 
+def test_dates_with_and_without_a_time_zone_are_not_mixed():
+    zoned = datetime.datetime(2026, 11, 28, 14, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    naive, day = datetime.datetime(2026, 11, 28, 14), datetime.date(2026, 11, 28)
+    for other in (naive, day):
+        with pytest.raises(
+            InvalidBatch, match=r"time\[1\] is 2026-11-28.*without a time zone, and time\[0\] is .*02:00"
+        ):
+            as_times([zoned, other], 2)
+        with pytest.raises(
+            InvalidBatch, match=r"time\[2\] is 2026-11-28.*without a time zone, and time\[1\] is .*02:00"
+        ):
+            as_times([NOON, zoned, other], 3)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(InvalidBatch, match=r"time\[0\] is 2026-11-28 14:00:00, without a time zone"):
+        as_times(pd.Series([pd.Timestamp(naive), pd.Timestamp(zoned)]), 2)
+    assert (as_times([pd.Timestamp(zoned), zoned], 2) == NOON).all()
+
+
 def test_fractions_say_how_to_make_times_of_them():
     with pytest.raises(InvalidBatch, match=r"dtype float64; .*astype\('int64'\).* unit=\"s\"\) dates of seconds"):
         as_times([1714564800.5], 1)

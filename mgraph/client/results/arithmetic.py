@@ -16,7 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
-from mgraph.tables.arrays import as_array, as_numbers, is_missing, is_one, shown
+from mgraph.tables.arrays import as_array, as_numbers, is_missing, is_one, shown, written
 from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
@@ -126,7 +126,7 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
         if _shares_layout(value, remote):
             return _reference(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
+        raise InvalidOption(f"an operand is {written(value)}; whole numbers have 64 bits")
     if isinstance(value, int | float | np.integer | np.floating | np.bool_) and not isinstance(value, np.timedelta64):
         return [_number(value)] * size
 

@@ -12,6 +12,7 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.centrality.betweenness.program import run, warm
 from mgraph.checks import check_flag, check_whole
 from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import written
 
 __all__ = ["ALGORITHM", "betweenness_centrality"]
 
@@ -96,7 +97,7 @@ def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
     if n == 0:
         raise InvalidOption(f"k is {k}, and the graph has no vertices")
     if not 1 <= count <= n or isinstance(k, bool):
-        raise InvalidOption(f"k is {k}; the graph has {n} vertices, of which 1 to {n} can be sources")
+        raise InvalidOption(f"k is {written(k)}; the graph has {n} vertices, of which 1 to {n} can be sources")
     return np.random.default_rng(seed).choice(n, count, replace=False).astype(np.uint32)
 
 
