@@ -53,7 +53,10 @@ OPTIONS: list[dict[str, Any]] = [
 def test_the_same_as_a_visit_of_all(
     device: str, monkeypatch: pytest.MonkeyPatch, visited: list[tuple[int, bool]], kind: str, options: dict[str, Any]
 ) -> None:
-    """Bit for bit: with few until the end, with few at first, and with all from the beginning."""
+    """Bit for bit: with few until the end, with few at first, and with all from the beginning.
+
+    The error is a sum over the vertices that are visited, in their order there, so its last digits may differ.
+    """
     graph = {
         "torus": lambda: torus(30),
         "undirected": lambda: random_graph(1, 900, 1200, directed=False),
@@ -77,7 +80,8 @@ def test_the_same_as_a_visit_of_all(
         assert info["converged"]
         for others, same in found[1:]:
             np.testing.assert_array_equal(others, ranks)
-            assert same == info
+            assert same.pop("error") == pytest.approx(info["error"], rel=1e-9)
+            assert same == {name: value for name, value in info.items() if name != "error"}
 
 
 def test_far_vertices_are_not_visited(counted: Counter[str], visited: list[tuple[int, bool]], device: str) -> None:
