@@ -211,8 +211,11 @@ def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[s
         return dict(zip(COLUMNS, part, strict=False)), {}, []
     if isinstance(part, str | os.PathLike):
         return columns_in(part, names, keys)
+    kind = type(part).__name__
+    if kind == "Operations":
+        raise InvalidBatch("a part has type Operations; ingest takes these without keys, and execute with keys, too")
     raise InvalidBatch(
-        f"a part has type {type(part).__name__}; it must be an EdgeBatch, a table with the columns source and target, "
+        f"a part has type {kind}; it must be an EdgeBatch, a table with the columns source and target, "
         "or a tuple of 2 to 5 arrays: src, dst, weight, op, time"
     )
 
