@@ -32,9 +32,7 @@ def test_ingest_reads_here(place, tmp_path):
         batch = EdgeBatch(["a", "x"], ["b", "y"], [9.0, 9.0], [-1, -1], keys="string")
         assert [(report.deleted, report.missing) for report in graph.ingest([batch, batch])] == [(1, 1), (0, 2)]
         assert graph.vertices().tolist() == ["a", "b", "c", "d", "010", "011", "012"]
-        with pytest.raises(
-            InvalidBatch, match="has type Operations; ingest takes these without keys, and execute"
-        ):
+        with pytest.raises(InvalidBatch, match="has type Operations; ingest takes these without keys, and execute"):
             graph.ingest([Operations(["insert"], ["a"], ["b"], keys="string")])
         with pytest.raises(InvalidBatch, match=r"dst\[0\] is missing.*step 1 of the ingest, epoch 10"):
             graph.ingest([(["a"], ["z"]), (["a"], [None])])

@@ -205,7 +205,7 @@ def test_long_ways_with_ties(by_blocks):
             graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, 1, -1], k).astype(np.int8)))
             for live in lives:
                 assert_same(live, graph, given[live.name])
-                assert live.report.how != "again" or live.name in ("connected_components", "pagerank")
+                assert live.report.how != "recomputed" or live.name in ("connected_components", "pagerank")
 
 
 @pytest.mark.parametrize("kind", ["undirected, weighted", "with in-edges"])
@@ -245,7 +245,7 @@ def test_edges_of_no_length(by_blocks):
             weights = rng.integers(0, 3, k).astype(np.float32)
             graph.update(EdgeBatch(src[at], dst[at], weights, rng.choice([1, -1], k).astype(np.int8)))
             assert_same(live, graph, {"source": 7})
-            assert live.report.how != "again"
+            assert live.report.how != "recomputed"
 
 
 def test_ranks_change_around_few_changed_edges_only():
@@ -448,7 +448,7 @@ def test_ranks_that_converge_no_longer_begin_with_the_start_again():
         for _ in range(2):
             got, want = live.result(), graph.pagerank(**given)
             assert not got.converged
-            assert live.report.how == "again"
+            assert live.report.how == "recomputed"
             np.testing.assert_array_equal(got.to_numpy(), want.to_numpy())
             graph.insert(np.arange(50), np.arange(150, 200))  # not all of them are there already
         before = graph.nbytes
@@ -516,7 +516,7 @@ def test_an_interrupted_read_is_done_again(monkeypatch, name):
                 with pytest.raises(ZeroDivisionError):
                     live.result()
         assert_same(live, graph, {})
-        assert live.report.how == "again"
+        assert live.report.how == "recomputed"
 
 
 def test_a_graph_that_grows_from_nothing():

@@ -35,7 +35,7 @@ def test_few_edges_are_visited_for_few_changes(monkeypatch):
             graph.update(EdgeBatch(np.append(new[0], src[gone]), np.append(new[1], dst[gone]), op=op))
             for live in lives:
                 live.result()
-                cheap[live.name] += live.report.how != "again" and live.report.edges < graph.num_edges / 100
+                cheap[live.name] += live.report.how != "recomputed" and live.report.edges < graph.num_edges / 100
                 assert live.report.touched <= 10
         print(cheap)
         assert min(cheap.values()) >= 0.9 * 20
@@ -47,7 +47,7 @@ def test_the_report_says_what_was_done():
     with DynamicGraph(n_vertices=1000, directed=False, device="cpu") as graph:
         graph.insert(*line(1000))
         live = graph.maintain("bfs", source=0)
-        assert (live.report.how, live.epoch) == ("again", 1)
+        assert (live.report.how, live.epoch) == ("recomputed", 1)
         first = live.result()
         assert (live.report.how, live.report.touched, live.report.edges) == ("unchanged", 0, 0)
         graph.delete([5], [500])  # which is not there
@@ -62,9 +62,9 @@ def test_the_report_says_what_was_done():
         live.result()
         assert (live.report.how, live.report.touched) == ("unchanged", 0)
         graph.reorder()
-        assert live.result()[990] == 1 and live.report.how == "again"
+        assert live.result()[990] == 1 and live.report.how == "recomputed"
         assert first[990] == 990  # what was read earlier stays
-        assert "bfs" in repr(live) and "again" in repr(live)
+        assert "bfs" in repr(live) and "recomputed" in repr(live)
 
 
 def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
@@ -76,7 +76,7 @@ def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
         assert live.result().components == 60 - 11 - 1 and live.report.how == "incremental"
         graph.insert([30, 32, 34], [31, 33, 35])
         graph.insert([40, 42, 44], [41, 43, 45])
-        assert live.result().components == 60 - 11 - 7 and live.report.how == "again"
+        assert live.result().components == 60 - 11 - 7 and live.report.how == "recomputed"
 
 
 def test_components_that_are_joined_or_cut_are_updated():
@@ -86,7 +86,7 @@ def test_components_that_are_joined_or_cut_are_updated():
         live = graph.maintain("connected_components")
         graph.insert([50], [150])
         assert live.result().components == 1 and (live.report.how, live.report.edges) == ("incremental", 0)
-        for how in ("again", "incremental"):  # the first deletion makes the forest
+        for how in ("recomputed", "incremental"):  # the first deletion makes the forest
             graph.insert([50], [150])
             assert live.result().components == 1
             graph.delete([50], [150])
@@ -110,7 +110,7 @@ def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
         for number in range(10):
             graph.insert(pairs[:8] + 40 * number, pairs[:8] + 40 * number + 1)
             live.result()
-            hows.append(live.report.how == "again")
+            hows.append(live.report.how == "recomputed")
         assert hows == [False] + [True] + [False] + [True] * 2 + [False] + [True] * 4
         graph.insert([1000], [1001])
         assert live.result().levels == 2 and live.report.how == "unchanged"
@@ -127,7 +127,7 @@ def test_a_suspended_update_does_not_look_at_the_changed_edges(monkeypatch):
             change([20, 3], [21, 3])
             for live in lives:
                 assert_same(live, graph, given[live.name])
-                assert (live.report.how, live.report.touched) == ("again", 0)
+                assert (live.report.how, live.report.touched) == ("recomputed", 0)
 
 
 def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
@@ -141,7 +141,7 @@ def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
             live = graph.maintain(name, source=0)
             graph.delete([0], [1])
             live.result()
-            assert live.report.how == "again" and not resumed
+            assert live.report.how == "recomputed" and not resumed
             np.testing.assert_array_equal(live.result().to_numpy(), getattr(graph, name)(0).to_numpy())
             live.close()
             graph.insert([0], [1])
@@ -173,7 +173,7 @@ def test_a_search_gives_up_once_some_suspects_tell_that_all_visit_too_much(fewes
         graph.delete(np.zeros(side - 1, IDS), others[1:])
         result = live.result()
         np.testing.assert_array_equal(result.to_numpy(), graph.bfs(0).to_numpy())
-    assert live.report.how == "again"
+    assert live.report.how == "recomputed"
     (update,) = applied
     assert update.how == "gave up" and 0 < update.edges <= checked * (len(hubs) + 1)
 
@@ -188,7 +188,7 @@ def test_chains_are_cut_until_too_many_edges_are_visited(monkeypatch):
         graph.insert(ends[:, :-1].ravel(), ends[:, 1:].ravel())
         live = graph.maintain("bfs", source=0)
         graph.delete(np.zeros(chains, IDS), ends[:, 0])
-        assert live.result().reached == 1 and live.report.how == "again"
+        assert live.result().reached == 1 and live.report.how == "recomputed"
     (update,) = applied
     assert update.how == "gave up" and 2000 < update.edges <= 2000 + 2 * incremental_paths.CPU_STEPS * 4 * chains
 
@@ -212,7 +212,7 @@ def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():
         graph.delete([5], [6])
         live = graph.maintain("bfs", source=3, predecessors=True)
         assert graph.drop_isolated() == 2
-        assert live.report.how == "again"
+        assert live.report.how == "recomputed"
         assert live.result().to_series().to_dict() == {1: 2, 2: 1, 3: 0, 4: 1, 7: -1, 8: -1}
         assert live.report.how == "incremental"
         graph.insert([4, 9], [9, 8])
@@ -306,7 +306,7 @@ def test_ranks_begin_anew_where_the_last_ones_took_more_iterations(monkeypatch):
             graph.insert(*rng.integers(0, n, (2, size)))
             np.testing.assert_allclose(live.result().to_numpy(), graph.pagerank().to_numpy(), atol=1e-5)
             how.append(live.report.how)
-        assert how == ["again", "again", "incremental", "incremental"] and not prepared
+        assert how == ["recomputed", "recomputed", "incremental", "incremental"] and not prepared
 
 
 def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):

@@ -84,7 +84,7 @@ def test_ranks_are_those_of_the_definition(kind, device):
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-9)
                 np.testing.assert_allclose(live.result().to_numpy(), want, rtol=1e-5, atol=1e-9)
                 # An iteration from the last ranks that took no less is not tried again at once.
-                hows = (("unchanged",), ("incremental",))[step] if step < 2 else ("incremental", "again")
+                hows = (("unchanged",), ("incremental",))[step] if step < 2 else ("incremental", "recomputed")
                 assert live.report.how in hows
             stream.apply([graph], 30, (1000 + 100 * step, 1100 + 100 * step))
             stream.delete([graph], 5)

@@ -289,6 +289,7 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
 def _live(lines: Run) -> tuple[list[str], list[Row]]:
     """Return a row per read, with the quality that maintained communities lack where these were measured."""
     columns, rows = _plain("live", LIVE)(lines)
+    rows = [[*row[:-1], str(row[-1]).replace("again", "recomputed")] for row in rows]  # as older records say
     reads = of(lines, "live")
     if any("loss" in line for line in reads):
         columns += QUALITY

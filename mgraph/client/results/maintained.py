@@ -35,15 +35,15 @@ class LiveReport:
 
     Attributes
     ----------
-    how : "unchanged" | "incremental" | "again"
-        "unchanged" if no relevant change was made; "incremental" if the last result was updated; "again" if the result
-        was computed anew.
+    how : "unchanged" | "incremental" | "recomputed"
+        "unchanged" if no relevant change was made; "incremental" if the last result was updated; "recomputed" if it was
+        computed anew.
     touched : int
         The number of edges that changed since the last update: inserted, deleted, or with another weight; 0 if the
         result was computed anew before an update was completed. An undirected edge counts once. If vertices without
         edges were removed meanwhile, the result was updated before each removal, and this is the sum.
     edges : int
-        The number of edge visits, in each direction; 0 with "again", which visits all edges.
+        The number of edge visits, in each direction; 0 with "recomputed", which visits all edges.
     ms : float
         The duration of the call in milliseconds.
     moved : int
@@ -74,7 +74,7 @@ class Live:
         self._lock = threading.RLock()
         renew_in_children(self)
         self._result: VertexValues | None = None
-        self._epoch, self._changes, self._report = -1, -1, LiveReport("again", 0, 0, 0.0)
+        self._epoch, self._changes, self._report = -1, -1, LiveReport("recomputed", 0, 0, 0.0)
         self._keep()
 
     if not TYPE_CHECKING:  # type checkers must see unknown names

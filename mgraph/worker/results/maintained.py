@@ -48,7 +48,7 @@ __all__ = ["adopt_removal", "catch_up", "columns", "end", "through_removal"]
 
 Value = dict[str, Any]
 
-AGAIN = {"how": "again", "touched": 0, "edges": 0}  #: the report of a result that is computed anew
+RECOMPUTED = {"how": "recomputed", "touched": 0, "edges": 0}  #: the report of a result that is computed anew
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
 APART = 8  #: batches whose columns are copied to the host one by one; joining more on the device takes less time
 SHORT = 0.1  #: seconds up to which a first computation is repeated
@@ -62,8 +62,8 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     Returns
     -------
     dict
-        `how`: "unchanged", "incremental" or "again"; `touched`: the number of edges changed since the last update, 0 if
-        no update was completed; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
+        `how`: "unchanged", "incremental" or "recomputed"; `touched`: the number of edges changed since the last update,
+        0 if no update was completed; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
     """
     if (state := shard.maintained.get(live)) is None:
         state = shard.maintained[live] = MaintainedState()
@@ -74,8 +74,8 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     report = _updated(shard, state)
     if report is None or state.result is None:
         _compute(shard, state, algorithm, args)
-        report = report or dict(AGAIN)
-    elif state.removals and report["how"] != "again":
+        report = report or dict(RECOMPUTED)
+    elif state.removals and report["how"] != "recomputed":
         # Earlier updates, before removals of vertices, count too.
         report = {
             "how": "incremental",
@@ -161,7 +161,7 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     arcs, applied = agreed.arcs, None
     most = 0 if state.memory is not None else state.cost.most(arcs, agreed.logged)
     if not most and not result.iterates and state.memory is None:
-        return dict(AGAIN)
+        return dict(RECOMPUTED)
 
     # Gather them, and update. The device counts loops meanwhile.
     watch = _stopwatch(shard)
@@ -179,7 +179,7 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         preparation = applied.preparation if useful and applied is not None else 0.0
         state.tried = Tried(watch.seconds() - preparation, applied, arcs, agreed.logged)
     if applied is None or not useful:
-        return dict(AGAIN)
+        return dict(RECOMPUTED)
 
     # Report edges: an undirected edge is two arcs, a loop one.
     touched = len(changes)
@@ -188,7 +188,7 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         touched = (touched + shard.change_log.loops[0].item(0)) // 2
     state.result = result
     if applied.how == "anew":
-        return {**AGAIN, "touched": touched}
+        return {**RECOMPUTED, "touched": touched}
     return {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
 
 

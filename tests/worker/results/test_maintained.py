@@ -37,7 +37,7 @@ def test_a_rank_that_missed_the_vote_on_a_removal_keeps_no_result_with_old_ids(
 ) -> None:
     ranks = Ranks([9 * rank // size for rank in range(size + 1)], directed=False)
     ranks.update(EdgeBatch(*TRIANGLES), 1)
-    assert read(ranks, name) == ("again", [0, 1, 2, 2, 2, 5, 6, 6, 6])
+    assert read(ranks, name) == ("recomputed", [0, 1, 2, 2, 2, 5, 6, 6, 6])
 
     # The last rank votes, and is interrupted before it learns the outcome.
     vote, late = Ballot._vote, ranks.servants[-1].ballot
@@ -58,6 +58,6 @@ def test_a_rank_that_missed_the_vote_on_a_removal_keeps_no_result_with_old_ids(
     ranks.call("resolve", changes=max(servant.state.changes for servant in ranks.servants))
     assert ranks.shards[-1].maintained["a"].result is None
     ranks.reconnect()
-    assert read(ranks, name) == ("again", [0, 0, 0, 3, 3, 3])
+    assert read(ranks, name) == ("recomputed", [0, 0, 0, 3, 3, 3])
     ranks.update(EdgeBatch([2], [3]), 2)
     assert len(read(ranks, name)[1]) == 6

@@ -60,7 +60,7 @@ def test_a_result_that_one_rank_has_not_begun_is_begun_by_all(ranks):
     assert [[*shard.maintained] for shard in ranks.shards] == [[], []]
     assert [shard.change_log.first for shard in ranks.shards] == [None, None]
     for live, source in (("b", 0), ("a", N - 1)):
-        assert agreed(read(ranks, live, "bfs", source=source)) == "again"
+        assert agreed(read(ranks, live, "bfs", source=source)) == "recomputed"
     assert [[*shard.maintained] for shard in ranks.shards] == [["b", "a"]] * 2
 
 
@@ -78,7 +78,7 @@ def test_an_update_that_one_rank_has_not_finished_teaches_none(ranks, monkeypatc
     """Otherwise one rank suspends the next updates, and the other waits for it in one."""
     monkeypatch.setattr(maintained, "Tried", lambda seconds, *rest: Tried(10.0, *rest))  # far too long
     for live in ("a", "b"):
-        assert agreed(read(ranks, live, "bfs", source=0)) == "again"
+        assert agreed(read(ranks, live, "bfs", source=0)) == "recomputed"
     grow(ranks, [3], 20)
     device, (first, last) = ranks.shards[1].device, ranks.shards
     synchronize = type(device).synchronize
