@@ -142,7 +142,7 @@ def test_a_teleport_vector_after_vertices_were_added(monkeypatch):
             monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most, pushes=pushes: pushes)
             if pushes:
                 graph.add_vertices(3)
-            graph.insert(*rng.integers(0, 53, (2, 2)))
+            graph.insert(rng.integers(0, 50, 2), [50, 51] if pushes else [51, 52])  # new edges each time
             assert promised(live.result(), graph, given)
             assert live.report.how == "incremental"
     assert len(lengths) > 2
