@@ -147,11 +147,12 @@ DEVICE void expand_rows(Grid grid, const View& graph, i64 n, i64 listed, ListedA
 // The own part of such a bitmap, as every rank has one. Words at the ends of a range belong to two ranks.
 struct OwnBits {
     const World& world;
+    i64 end = world.hi();
     DEVICE i64 first_word() const { return world.lo() / word_bits; }
-    DEVICE i64 end_word() const { return words_of(world.hi()); }
+    DEVICE i64 end_word() const { return words_of(end); }
     DEVICE i64 words() const { return end_word() - first_word(); }
     DEVICE u32 operator()(i64 word) const {  // the bits of a word that are own vertices
-        i64 from = world.lo() - word * word_bits, to = world.hi() - word * word_bits;
+        i64 from = world.lo() - word * word_bits, to = end - word * word_bits;
         u32 below = from <= 0 ? 0 : from >= word_bits ? ~0u : (1u << from) - 1;
         u32 upto = to <= 0 ? 0 : to >= word_bits ? ~0u : (1u << to) - 1;
         return upto & ~below;

@@ -18,7 +18,7 @@ struct CsrView {
     }
     DEVICE i64 begins(i64 v) const { return offsets[v]; }
     DEVICE i64 ends(i64 v) const { return offsets[v + 1]; }
-    DEVICE u32 id_at(i64 slot) const { return load_once(dst + slot); }
+    DEVICE u32 id_at(i64 slot) const { return stale_load(dst + slot); }
     DEVICE void fetch_from(i64 slot) const {
         fetch_line(dst + slot);
         if (weights) fetch_line(weights + slot);

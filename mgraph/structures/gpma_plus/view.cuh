@@ -49,7 +49,7 @@ struct PmaView {
     }
     DEVICE i64 begins(i64 v) const { return start[v]; }
     DEVICE i64 ends(i64 v) const { return start[v + 1]; }
-    DEVICE u32 id_at(i64 slot) const { return load_once(slots + slot); }
+    DEVICE u32 id_at(i64 slot) const { return stale_load(slots + slot); }
     DEVICE void fetch_from(i64 slot) const {
         fetch_line(slots + slot);
         if (weights) fetch_line(weights + slot);

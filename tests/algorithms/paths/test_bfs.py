@@ -95,6 +95,25 @@ def test_roads(structure: str, device: str, pieces: str, size: int, directed: bo
         check(graph, cut(graph.n, size), corner, True, direction, structure=structure, device=device)
 
 
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_a_search_of_long_paths_goes_on_by_lists(
+    structure: str, device: str, size: int, even: bool, mapped: bool | str, counted: Counter[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Where it has explored few edges after some levels: so does a search in a part that is small."""
+    monkeypatch.setitem(importlib.import_module("mgraph.algorithms.paths.bfs.program").LEVELS, device, 4)
+    grid = road(7, 30, False)
+    whole = Graph(1000, np.append(grid.src, range(950, 970)), np.append(grid.dst, range(951, 971)), False)
+    for source in (int(grid.src[0]), 950):
+        for direction in ("out", "in"):
+            counted.clear()
+            info = check(
+                whole, cut(1000, size, even), source, True, direction, structure=structure, device=device, mapped=mapped
+            )
+            assert info["bottom_up"] == 0 and counted["NearFar"] >= size
+
+
 def test_a_long_path_takes_no_launch_per_level(counted: Counter[str]) -> None:
     ids = np.random.default_rng(6).permutation(1500).astype(np.uint32)
     made = shards(Graph(1500, ids[:-1], ids[1:]), cut(1500, 1))
@@ -177,6 +196,18 @@ def test_a_last_level_that_came_in_messages_before_a_level_upwards_counts(mapped
     got, info = run(shards(graph, cut(100, 2), reverse=True, mapped=mapped), BFS, 0)
     np.testing.assert_array_equal(got, levels(graph, 0))
     assert info["bottom_up"] > 0 and (info["levels"], info["reached"]) == (2, 21)
+
+
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_source_after_the_last_row_with_in_edges(size: int, mapped: bool | str) -> None:
+    """Levels upwards do not look at such rows."""
+    core, tail = random_graph(7, 200, 4000), np.arange(199, 215)
+    src = np.concatenate([core.src, tail, np.full(50, 399), [398]]).astype(np.uint32)
+    dst = np.concatenate([core.dst, tail + 1, np.arange(50), [0]]).astype(np.uint32)
+    for source in (398, 399):
+        info = check(Graph(400, src, dst), cut(400, size), source, True, structure="gpma+", mapped=mapped)
+        assert info["bottom_up"] > 0
 
 
 def test_sparse_levels_travel_as_lists_without_repeats() -> None:

@@ -25,14 +25,15 @@ struct SearchDown {
     }
     // Finds those of a lane's ids (no_id for none) that nobody has visited. Each step is one access for all of them.
     template <int n> DEVICE void discover(const u32 (&ids)[n], bool look_again) const {
-        const u32* bits = search.seen(world.rank, s.buffer);
-        u32 open = 0;
-        for (int k = 0; k < n; ++k) open |= (u32)(ids[k] != no_id && !saw_bit(bits, ids[k])) << k;
-        if (look_again)
-            for (int k = 0; k < n; ++k)
-                if (open >> k & 1 && get_bit(bits, ids[k])) open &= ~(1u << k);
+        u32* bits = search.seen(world.rank, s.buffer);
+        u32 open = 0, before[n];
+        for (int k = 0; k < n; ++k) open |= (u32)(ids[k] != no_id) << k;
+        open &= ~saw_bits(bits, ids, open);
+        if (look_again) open &= ~get_bits(bits, ids, open);
         for (int k = 0; k < n; ++k)
-            if (open >> k & 1 && !visit_first(ids[k])) open &= ~(1u << k);
+            before[k] = open >> k & 1 ? atomic_or(bits + ids[k] / word_bits, bit_of(ids[k])) : 0;
+        for (int k = 0; k < n; ++k)
+            if (before[k] & bit_of(ids[k])) open &= ~(1u << k);
         for (int k = 0; k < n; ++k)
             if (open >> k & 1 && finds.add(ids[k])) open &= ~(1u << k);
         if (open)
@@ -212,7 +213,7 @@ struct SearchDown {
     }
     // The finds of ranks whose messages did not fit, from their bitmaps.
     DEVICE void collect(Grid grid) const {
-        OwnBits own{world};
+        OwnBits own = search.active_bits(s);
         for (i64 r = 0; r < world.size; ++r) {
             if (heard.messages(r) <= world.room) continue;
             const u32* theirs = search.seen(r, s.buffer);
@@ -227,7 +228,7 @@ struct SearchDown {
         }
     }
     DEVICE void publish(Grid grid) const {
-        OwnBits own{world};
+        OwnBits own = search.active_bits(s);
         for (i64 i : grid.items(own.words())) {
             i64 word = own.first_word() + i;
             u32 bits = load(search.seen(world.rank, s.buffer) + word) & own(word);
@@ -237,7 +238,7 @@ struct SearchDown {
     }
     // After levels upwards: the rows of the last one, by what its bitmap has more than the one before.
     DEVICE void list(Grid grid) const {
-        OwnBits own{world};
+        OwnBits own = search.active_bits(s);
         const u32* now = search.seen(world.rank, s.buffer);
         const u32* before = search.seen(world.rank, s.buffer ^ 1);
         for (i64 i : grid.items(own.words())) {

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.replicated import sum_to_owners
 from mgraph.device import Array
@@ -30,6 +31,8 @@ __all__ = ["run", "warm"]
 ROOM = (
     1 << 16
 )  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
+LEVELS = {"cuda": 128, "cpu": 0}  #: levels after which a search that has explored few edges gives up; 0 for never
+AHEAD = 8  #: levels that a search by near and far lists settles at a time, in no order
 DEEP = 255  # levels from which on a vertex's depth takes four bytes
 NONE = 2**64 - 1  # no predecessor
 
@@ -129,10 +132,21 @@ def _search(
     state = world.run(
         library, "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
         back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
-        arcs=forward.num_edges, seen_offset=layout.offsets["seen"], seen_words=words, distance=distance,
+        arcs=forward.num_edges, most_levels=LEVELS[device.kind], seen_offset=layout.offsets["seen"], seen_words=words, distance=distance,
         parents=parents, lists=lists, tasks=tasks,
     )  # fmt: skip
+    if state["gave_up"]:
+        del distance, lists, tasks
+        return _search_by_lists(shard, forward, source)
     return distance, state
+
+
+def _search_by_lists(shard: Shard, forward: Structure, source: int) -> tuple[Array, dict[str, int]]:
+    """Return the same as `_search`, by near and far lists: where paths are long, ranks meet less often."""
+    search = NearFarSearch(shard, HOPS, AHEAD, forward, common=True)
+    search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
+    distance, state = search.hops()
+    return distance, {**state, "pulled": 0}
 
 
 def _predecessors(

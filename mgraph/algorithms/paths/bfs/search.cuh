@@ -12,6 +12,7 @@
 #endif
 
 constexpr i64 steep = 24;  // go up while the frontier has more than 1 / steep of the arcs not yet explored
+constexpr i64 long_way = 16;  // gives up if it has explored less than 1 / long_way of the arcs after `most_levels`
 constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
 
 #include "algorithms/paths/bfs/down.cuh"
@@ -28,6 +29,7 @@ struct BreadthFirst {
     i64 root;
     i64 pulls;  // 1 if there are in-edges, as `back`
     i64 arcs;  // of this rank
+    i64 most_levels;  // after which the search gives up if the way is long; 0 for never
     i64 seen_offset;  // of two bitmaps, in each rank's region
     i64 seen_words;  // of one of them, a multiple of four
     i32* distance;  // of the own vertices
@@ -45,15 +47,17 @@ struct BreadthFirst {
         i64 tasks = 0;
         i64 short_rows = 0;  // 1 if the frontier's rows are short, on average
         i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
-        i64 left = 0;  // arcs not yet explored, about
-        i64 active = 0;  // own rows, but for those at the end that have no in-edges
+        i64 all = 0, left = 0;  // arcs, and those not yet explored, about
+        i64 active = 0;  // own rows, but for those at the end that have no in-edges, and so are never found
         i64 reached = 0, levels = 0, pulled = 0;
+        i64 gave_up = 0;
     };
     enum Stage : i64 { finished, clear, expand, hubs, collect, settle, publish, up, up_hubs, list, tell };
     enum Number { LISTED, TASKS, FOUND, ARCS, LATE, LOWERED = FOUND };
     static constexpr i64 unreached = 0xffffffff;
 
     DEVICE u32* seen(i64 r, i64 buffer) const { return world.words(r, seen_offset) + buffer * seen_words; }
+    DEVICE OwnBits active_bits(const State& s) const { return {world, world.lo() + s.active}; }
     DEVICE u32* listing(i64 level) const { return lists + (level & 1) * world.rows(); }
     static constexpr int tile_words = (int)sizeof(BlockOfRows) / 4;  // of shared memory for a tile's BlockOfRows
     static_assert(tile_words > Finds::most, "finds and their count fit, too");
@@ -74,7 +78,7 @@ struct BreadthFirst {
         case hubs: return s.tasks * 256 + messages;
         case up_hubs: return s.tasks * 256;
         case settle: return messages;
-        default: return OwnBits{world}.words() * word_bits;
+        default: return s.active;
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
@@ -87,7 +91,7 @@ struct BreadthFirst {
             return mine;
         }
         SearchDown<BreadthFirst> down{*this, s, heard, {own}, mine};
-        SearchUp<BreadthFirst> upwards{*this, s, mine};
+        SearchUp<BreadthFirst> upwards{*this, s, mine, active_bits(s)};
         switch (s.phase) {
         case clear: do_clear(grid, mine); break;
         case expand: down.expand(grid); break;
@@ -114,11 +118,11 @@ struct BreadthFirst {
     }
 
     DEVICE void do_clear(Grid grid, Numbers& mine) const {
-        u32* both = seen(world.rank, 0);
-        for (i64 i : grid.items(2 * seen_words / 4)) {
+        // The root is in both bitmaps: levels upwards write no words after the last row with in-edges.
+        for (i64 i : grid.items(seen_words / 4)) {
             u32 words[4];
             for (int k = 0; k < 4; ++k) words[k] = 4 * i + k == root / word_bits ? bit_of(root) : 0;
-            store_four(both + 4 * i, words);
+            store_four(seen(world.rank, 0) + 4 * i, words), store_four(seen(world.rank, 1) + 4 * i, words);
         }
         i64 own = root - world.lo(), n = world.rows();
         for (i64 i : grid.items(n / 4)) {
@@ -149,7 +153,7 @@ struct BreadthFirst {
         bool ends = false;  // the level
         switch (s.phase) {
         case clear:
-            s.left = heard.total(FOUND), s.active = heard.own(LATE);
+            s.all = s.left = heard.total(FOUND), s.active = heard.own(LATE);
             s.listed = heard.own(LISTED), s.reached = s.listed;
             s.found = 1, s.found_arcs = heard.total(ARCS);
             s.levels = 1;
@@ -230,6 +234,10 @@ struct BreadthFirst {
         s.found = s.found_arcs = 0;
         if (n == 0) {
             s.phase = tell;
+            return;
+        }
+        if (s.level == most_levels && (s.all - s.left) * long_way < s.all) {
+            s.gave_up = 1, s.phase = finished;
             return;
         }
         bool goes_up = pulls && arcs * steep > s.left && arcs > world.vertices() / word_bits;

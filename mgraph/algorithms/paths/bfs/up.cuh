@@ -15,9 +15,9 @@ struct SearchUp {
     const Search& search;
     const typename Search::State& s;
     Numbers& mine;
+    OwnBits own;
     const World& world = search.world;
     const View& back = search.back;
-    OwnBits own{search.world};
 
     // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at
     // however few are left. The words go to all ranks when all rows have been looked at.
@@ -35,51 +35,63 @@ struct SearchUp {
     DEVICE void up_block(Group tile, BlockOfRows& rows, i64 word, const u32* bits) const {
         // the open rows
         int n = 0, longer = 0;
-        u32 old =
-            tile.rank() < words_at_once && word + tile.rank() < own.end_word() ? load(bits + word + tile.rank()) : ~0u;
-        u32 open = tile.rank() < words_at_once ? ~old & own(word + tile.rank()) : 0;
-        if (tile.rank() < words_at_once) rows.words[tile.rank()] = old;
-        i64 base = word * word_bits - world.lo();  // the row of the first bit
-        for (int w = 0; w < words_at_once; ++w) {
-            u32 now = tile.shfl(open, w);
-            int bit = w * word_bits + tile.rank();
-            now = tile.ballot(now >> tile.rank() & 1 && base + bit < s.active);
-            if (now >> tile.rank() & 1) rows.open[n + popcount(now & ((1u << tile.rank()) - 1))] = (u16)bit;
-            n += popcount(now);
+        u32 old = ~0u, open = 0;
+        if (tile.rank() < words_at_once) {
+            if (word + tile.rank() < own.end_word()) old = load(bits + word + tile.rank());
+            open = ~old & own(word + tile.rank());
+            rows.words[tile.rank()] = old;
         }
+        if (tile.any(open))
+            for (int w = 0; w < words_at_once; ++w) {
+                u32 now = tile.shfl(open, w);
+                if (now >> tile.rank() & 1)
+                    rows.open[n + popcount(now & ((1u << tile.rank()) - 1))] = (u16)(w * word_bits + tile.rank());
+                n += popcount(now);
+            }
         tile.sync();
-        // each lane looks at the first slots of four rows
-        for (int at = 0; at < n; at += 4 * tile.size()) {
-            u32 parent[4], more = 0;
-            u16 bit[4];
-            for (int k = 0; k < 4; ++k) {
+        // each lane looks at the first slots of some rows
+        i64 base = word * word_bits - world.lo();  // the row of the first bit
+        u32 found = 0;
+        i64 arcs = 0;
+        for (int at = 0; at < n; at += rows_at_once * tile.size()) {
+            u32 parent[rows_at_once], degree[rows_at_once], more = 0;
+            u16 bit[rows_at_once];
+            for (int k = 0; k < rows_at_once; ++k) {
                 int i = at + k * tile.size() + tile.rank();
                 bit[k] = i < n ? rows.open[i] : none;
                 parent[k] = no_id;
             }
             if constexpr (in_stretches<View>) more = look_at_first(tile, base, bit, bits, parent);
             else
-                for (int k = 0; k < 4; ++k)
+                for (int k = 0; k < rows_at_once; ++k)
                     if (bit[k] != none) parent[k] = look_alone(base + bit[k], bits, more, k);
-            for (int k = 0; k < 4; ++k) {
+            for (int k = 0; k < rows_at_once; ++k)
+                degree[k] = parent[k] == no_id ? 0 : search.graph.degree(base + bit[k]);
+            for (int k = 0; k < rows_at_once; ++k) {
                 if (parent[k] != no_id) settle(rows, base, bit[k], parent[k]);
+                found += parent[k] != no_id, arcs += degree[k];
                 u32 these = tile.ballot(more >> k & 1);
                 if (more >> k & 1) rows.longer[longer + popcount(these & ((1u << tile.rank()) - 1))] = bit[k];
                 longer += popcount(these);
             }
         }
         tile.sync();
-        // a few lanes look at the rest of each longer row
-        Tile<narrow> group;
-        for (int at = 0; at < longer; at += tile.size() / narrow) {
-            int i = at + tile.rank() / narrow;
-            if (i < longer) {
-                u16 bit = rows.longer[i];
-                u32 parent = look_at_rest(group, base + bit, bits);
-                if (parent != no_id && group.rank() == 0) settle(rows, base, bit, parent);
+        // a few lanes look at the rest of each longer row; one of high degree becomes tasks
+        Tile<few, true> group;
+        for (int at = 0; at < longer; at += tile.size() / few) {
+            int i = at + tile.rank() / few;
+            u16 bit = i < longer ? rows.longer[i] : none;
+            i64 row = base + bit;
+            bool hub = bit != none && is_hub(row);
+            if (hub && group.rank() == 0) add_tasks(back, row, search.tasks, world.number(Search::TASKS));
+            u32 parent = look_at_rest(tile, group, bit == none || hub ? -1 : row, bits);
+            if (parent != no_id && group.rank() == 0) {
+                settle(rows, base, bit, parent);
+                ++found, arcs += search.graph.degree(row);
             }
             tile.sync();
         }
+        mine.of[Search::FOUND] += found, mine.of[Search::ARCS] += arcs;
         put_words(tile, rows, word);
         tile.sync();
     }
@@ -101,69 +113,84 @@ struct SearchUp {
     }
     DEVICE void settle(BlockOfRows& rows, i64 base, u16 bit, u32 parent) const {
         atomic_or(rows.words + bit / word_bits, bit_of(bit));
-        find(base + bit, parent);
+        write(base + bit, parent);
     }
-    DEVICE void find(i64 row, u32 parent) const {
+    DEVICE void write(i64 row, u32 parent) const {
         search.distance[row] = (i32)(s.level + 1);
         if (PARENTS && View::sorted) search.parents[row] = parent;  // the first visited neighbour is the least
-        mine.of[Search::ARCS] += search.graph.degree(row);
-        ++mine.of[Search::FOUND];
     }
+    DEVICE void count(i64 row) const { ++mine.of[Search::FOUND], mine.of[Search::ARCS] += search.graph.degree(row); }
     static constexpr u16 none = 0xffff;
     static constexpr int looks = 8;  // slots of a row that its lane looks at by itself
-    // The first visited in-neighbours among the first slots; returns which rows have more slots. Those of high degree
-    // become tasks instead.
+    static constexpr int rows_at_once = 2, slots_at_once = 2;  // that a lane reads without waiting
+    static constexpr int few = in_stretches<View> ? 4 : narrow;  // lanes that look at the rest of a row
+    static constexpr int rest_at_once = 4;  // slots that each of them reads without waiting
+    // The first visited in-neighbours among the first slots; returns which rows have none there, but more slots.
     template <class Group>
-    DEVICE u32 look_at_first(Group tile, i64 base, const u16 (&bit)[4], const u32* bits, u32 (&parent)[4]) const {
-        i64 at[4];
-        u32 length[4], open = 0, more = 0;
-        for (int k = 0; k < 4; ++k) {
-            at[k] = length[k] = 0;
-            if (bit[k] == none) continue;
-            i64 row = base + bit[k];
-            at[k] = back.begins(row), length[k] = (u32)(back.ends(row) - at[k]);
-            open |= (u32)(length[k] > 0) << k;
+    DEVICE u32 look_at_first(Group tile, i64 base, const u16 (&bit)[rows_at_once], const u32* bits,
+                             u32 (&parent)[rows_at_once]) const {
+        i64 at[rows_at_once], end[rows_at_once];
+        u32 open = 0;
+        for (int k = 0; k < rows_at_once; ++k) {
+            bool some = bit[k] != none;
+            at[k] = some ? back.begins(base + bit[k]) : 0, end[k] = some ? back.ends(base + bit[k]) : 0;
         }
-        for (u32 j = 0; j < looks && tile.any(open); ++j) {
-            u32 id[4];
-            for (int k = 0; k < 4; ++k) id[k] = open >> k & 1 ? back.id_at(at[k] + j) : no_id;
-            for (int k = 0; k < 4; ++k) {
-                if (!(open >> k & 1)) continue;
-                if (id[k] != no_id && saw_bit(bits, id[k])) parent[k] = id[k], open &= ~(1u << k);
-                else if (j + 1 >= length[k]) open &= ~(1u << k);
+        for (int k = 0; k < rows_at_once; ++k) open |= (u32)(at[k] < end[k]) << k;
+        for (int first = 0; first < looks && tile.any(open); first += slots_at_once) {
+            u32 id[slots_at_once][rows_at_once];
+            for (int k = 0; k < rows_at_once; ++k)
+                for (int j = 0; j < slots_at_once; ++j) {
+                    i64 slot = at[k] + first + j;
+                    id[j][k] = open >> k & 1 && slot < end[k] ? back.id_at(slot) : no_id;
+                }
+            for (int j = 0; j < slots_at_once; ++j) {
+                u32 live = 0;
+                for (int k = 0; k < rows_at_once; ++k) live |= (u32)(id[j][k] != no_id) << k;
+                u32 hits = saw_bits(bits, id[j], live & open);
+                for (int k = 0; k < rows_at_once; ++k)
+                    if (hits >> k & 1) parent[k] = id[j][k];
+                open &= ~hits;
             }
+            for (int k = 0; k < rows_at_once; ++k)
+                if (at[k] + first + slots_at_once >= end[k]) open &= ~(1u << k);
         }
-        for (int k = 0; k < 4; ++k) {
-            if (!(open >> k & 1)) continue;
-            if (length[k] > HUB_DEGREE) add_tasks(back, base + bit[k], search.tasks, world.number(Search::TASKS));
-            else more |= 1u << k;
-        }
-        return more;
+        return open;
     }
-    template <class Group> DEVICE u32 look_at_rest(Group group, i64 row, const u32* bits) const {
+    DEVICE bool is_hub(i64 row) const {
+        if constexpr (in_stretches<View>)
+            if (back.ends(row) - back.begins(row) <= HUB_DEGREE) return false;
+        return back.degree(row) > HUB_DEGREE;
+    }
+    // The first visited in-neighbour after those slots, by a few lanes, while others do the same for their rows (-1 for
+    // none).
+    template <class Tile32, class Group>
+    DEVICE u32 look_at_rest(Tile32 tile, Group group, i64 row, const u32* bits) const {
+        u32 parent = no_id;
         if constexpr (in_stretches<View>) {
-            i64 at = back.begins(row) + looks, end = back.ends(row);
-            for (; at < end; at += 2 * group.size()) {
-                u32 id[2];
-                for (int j = 0; j < 2; ++j) {
-                    i64 slot = at + j * group.size() + group.rank();
+            i64 at = row < 0 ? 0 : back.begins(row) + looks, end = row < 0 ? 0 : back.ends(row);
+            for (; tile.any(at < end); at += rest_at_once * few) {
+                u32 id[rest_at_once], live = 0, first = no_id;
+                for (int j = 0; j < rest_at_once; ++j) {
+                    i64 slot = at + group.rank() * rest_at_once + j;
                     id[j] = slot < end ? back.id_at(slot) : no_id;
                 }
-                for (int j = 0; j < 2; ++j) {
-                    u32 hits = group.ballot(id[j] != no_id && saw_bit(bits, id[j]));
-                    if (hits) return group.shfl(id[j], lowest_bit(hits));
-                }
+                for (int j = 0; j < rest_at_once; ++j) live |= (u32)(id[j] != no_id) << j;
+                u32 hits = saw_bits(bits, id, live);
+                for (int j = rest_at_once - 1; j >= 0; --j)
+                    if (hits >> j & 1) first = id[j];
+                u32 lanes = group.ballot(hits != 0);
+                first = group.shfl(first, lanes ? lowest_bit(lanes) : 0);
+                if (lanes) parent = first, end = 0;
             }
-            return no_id;
-        } else {
-            return look_in_row(group, row, bits);
+        } else if (row >= 0) {
+            parent = look_in_row(Tile<few>{}, row, bits);
         }
+        return parent;
     }
-    // A short row's, by one lane; a longer one is left to several, and one of high degree becomes tasks.
+    // A short row's, by one lane; a longer one is left to several.
     DEVICE u32 look_alone(i64 row, const u32* bits, u32& more, int k) const {
         i64 degree = back.degree(row);
-        if (degree > HUB_DEGREE) add_tasks(back, row, search.tasks, world.number(Search::TASKS));
-        else if (degree > short_degree) more |= 1u << k;
+        if (degree > short_degree) more |= 1u << k;
         else if (degree > 0) return look_in_row(Tile<1>{}, row, bits);
         return no_id;
     }
@@ -192,7 +219,7 @@ struct SearchUp {
             for (u32 open = ~load(bits + word + k) & own(word + k); open; open &= open - 1) {
                 i64 row = (word + k) * word_bits + lowest_bit(open) - world.lo();
                 open_rows[n] = (u32)row;
-                n += row < s.active && back.degree(row) > 0;
+                n += back.degree(row) > 0;
             }
         for (i64 i = 0; i < n; ++i) {
             fetch_row(back, i, n, [&](i64 next) { return (i64)open_rows[next]; });
@@ -203,7 +230,7 @@ struct SearchUp {
             }
             u32 parent = look_in_row(Tile<Search::lanes>{}, row, bits);
             if (parent == no_id) continue;
-            find(row, parent);
+            write(row, parent), count(row);
             hits[(row + world.lo()) / word_bits - word] |= bit_of(row + world.lo());
         }
         for (int k = 0; k < words; ++k)
@@ -221,8 +248,7 @@ struct SearchUp {
                 if (look_in_unit(tile, row, unit, bits) == no_id) return false;
                 if (tile.rank() == 0 && !(atomic_or(word, bit_of(v)) & bit_of(v))) {
                     search.distance[row] = (i32)(s.level + 1);
-                    mine.of[Search::ARCS] += search.graph.degree(row);
-                    ++mine.of[Search::FOUND];
+                    count(row);
                     for (i64 r = 0; r < world.size; ++r)
                         if (r != world.rank && world.reaches(r))
                             or_everywhere(search.seen(r, s.buffer ^ 1) + v / word_bits, bit_of(v));

@@ -9,22 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, hop_kernels, library
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Device
-from mgraph.kernels import Library, load
 
 __all__ = ["run", "warm"]
-
-
-def _split(shard: Shard) -> Library:
-    return load(shard.device, "algorithms/paths/multi_source_bfs/split.cuh")
 
 
 def warm(shard: Shard) -> None:
     """Compile the kernels of `run` for this shard."""
     library(shard, HOPS)
-    _split(shard)
+    hop_kernels(shard)
 
 
 def run(shard: Shard, sources: np.ndarray) -> Columns:
@@ -56,18 +51,13 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     does not depend on timing, order, structure or the number of ranks.
     """
     # Search from all sources at once.
-    device, n = shard.device, shard.hi - shard.lo
+    device = shard.device
     search = NearFarSearch(shard, HOPS, common=True)
     names = vertex_labels(shard)
     labels = sources if names is None else Device.to_host(device.gather(names, device.asarray(sources)))
     search.run(sources, labels.astype(np.uint64))
 
     # Split the words into hops and labels.
-    distance, nearest = device.empty(n, np.int32), device.empty(n, np.int64)
-    counts = device.zeros(2, np.int64)
-    words = search.length[shard.lo : shard.hi]
-    _split(shard).SplitHops(n, words=words, n=n, distance=distance, nearest=nearest, found=counts)
-    reached, levels = Device.to_host(counts).tolist()
-    reached = int(shard.exchange.allreduce(np.array([reached]))[0])
-    levels = int(shard.exchange.allreduce(np.array([levels]), "max")[0])
-    return {"distance": distance, "nearest": nearest}, {"levels": levels, "reached": reached}
+    nearest = device.empty(shard.hi - shard.lo, np.int64)
+    distance, scalars = search.hops(nearest)
+    return {"distance": distance, "nearest": nearest}, scalars

@@ -24,4 +24,7 @@ DEVICE f64 real_of(Word length) {
     if (hops) return (f64)((u64)length >> 32);
     return LENGTHS == 32 ? (f64)float_of((u32)length) : float_of((u64)length);
 }
-DEVICE u64 next_limit(Word least, f64 delta) { return greater((u64)longer(least, delta), (u64)least + 1); }
+DEVICE u64 next_limit(Word least, f64 delta) {
+    if (hops) return (u64)least + ((u64)greater(delta, 1.0) << 32);
+    return greater((u64)longer(least, delta), (u64)least + 1);
+}

@@ -35,10 +35,10 @@ from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
 from mgraph.exchange.regions import Layout
 from mgraph.exchange.world import World
-from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels import Library, Struct, constants, load
 from mgraph.structures import Structure
 
-__all__ = ["HOPS", "Lengths", "NearFarSearch", "library"]
+__all__ = ["HOPS", "Lengths", "NearFarSearch", "hop_kernels", "library"]
 
 #: the most near vertices, and the most suspects, for blocks that continue independently
 BLOCKWISE = {"cuda": 1 << 17, "cpu": 0}
@@ -68,9 +68,9 @@ class Lengths:
         return cls(64, np.uint64, int(np.float64(np.inf).view(np.uint64)))
 
     def limit(self, least: int, delta: float) -> int:
-        """Return the next limit: `least` + `delta`, but always above `least`."""
+        """Return the next limit: `least` + `delta`, but always above `least`; none for hops if `delta` is 0."""
         if self.bits == 0:
-            return NONE
+            return least + (int(delta) << 32) if delta else NONE
         real = np.float32 if self.bits == 32 else np.float64
         with np.errstate(over="ignore"):
             more = real(self.word(least).view(real) + real(delta))
@@ -84,6 +84,11 @@ def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> L
     """Return the program of a search along `edges`, by default the shard's out-edges."""
     view = (edges or shard.out_edges).view()
     return kernels(shard, "algorithms/paths/near_far/search.cuh", view, LENGTHS=lengths.bits)
+
+
+def hop_kernels(shard: Shard) -> Library:
+    """Return the kernel of `NearFarSearch.hops`."""
+    return load(shard.device, "algorithms/paths/near_far/hops.cuh")
 
 
 class NearFarSearch:
@@ -196,6 +201,22 @@ class NearFarSearch:
         )  # fmt: skip
         self.rounds += state["rounds"]
         self.edges += state["edges"]
+
+    def hops(self, nearest: Array = None) -> tuple[Array, dict[str, int]]:
+        """Return the hops to the own vertices, int32[hi - lo], -1 for none, and the numbers of levels and of reached.
+
+        The lengths are `HOPS`. With `nearest`, int64[hi - lo], the labels of the nearest sources are written there, -1
+        for none. Two allreduces.
+        """
+        shard, device, counts = self.shard, self.device, self.device.zeros(2, np.int64)
+        distance, words = device.empty(self.n, np.int32), self.length[shard.lo : shard.hi]
+        hop_kernels(shard).SplitHops(
+            self.n, words=words, n=self.n, distance=distance, nearest=nearest, found=counts
+        )
+        reached, levels = Device.to_host(counts).tolist()
+        reached = int(shard.exchange.allreduce(np.array([reached]))[0])
+        levels = int(shard.exchange.allreduce(np.array([levels]), "max")[0])
+        return distance, {"levels": levels, "reached": reached}
 
     # ---- from many places at once, on a single rank ------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def sssp(self: Runs[T], source: int | str, predecessors: bool = False, dtype: An
     VertexValues
         With ``.reached``, the number of vertices reached; ``.delta``, the width of the ranges in which distances were
         settled; and ``.supersteps``, the number of times that all workers relaxed the near vertices, or advanced to
-        the next range.
+        the next range. In an unweighted graph these are 1 and the number of levels of a BFS.
 
     Raises
     ------

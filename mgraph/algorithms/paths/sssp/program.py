@@ -18,6 +18,9 @@ step, and again with half.
 
 GPUs get the step of [2]_, which makes more vertices near at once; it has not been measured on one yet.
 
+Without weights, `paths.bfs` finds the hops, and they become lengths: on RMAT of scale 18 a search takes a CPU 6 ms
+instead of 52. What follows is about weights.
+
 A search finds lengths first. The least length of a vertex does not depend on timing, since adding a weight is monotone
 in floating point, too. Predecessors are found from the lengths afterwards, by one pass over the edges, and so do not
 depend on timing either. A vertex whose predecessors all have its own length (weights of 0, or rounded away) gets one in
@@ -51,11 +54,12 @@ from functools import cached_property
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
+from mgraph.algorithms.paths.bfs import program as bfs
 from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, library
 from mgraph.algorithms.paths.sssp.outbox import Outbox
 from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, compile_together, constants
+from mgraph.kernels import Library, Struct, compile_together, constants, load
 
 __all__ = ["Paths", "run", "warm"]
 
@@ -70,8 +74,21 @@ def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
     return kernels(shard, "algorithms/paths/sssp/tree.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
+def hop_kernels(shard: Shard, lengths: Lengths) -> Library:
+    """Return the kernel that makes lengths of hops."""
+    return load(shard.device, "algorithms/paths/sssp/hops.cuh", LENGTHS=lengths.bits)
+
+
 def warm(shard: Shard, dtype: str = "float32") -> None:
     """Compile the kernels of a search in `dtype` for this shard."""
+    if not shard.out_edges.weighted:
+        bfs.warm(shard)
+        hop_kernels(shard, Lengths.of(dtype))
+        return
+    _warm_weighted(shard, dtype)
+
+
+def _warm_weighted(shard: Shard, dtype: str) -> None:
     for make in (library, tree_kernels):
         make(shard, Lengths.of(dtype))
     weight_kernels(shard)
@@ -82,7 +99,7 @@ class Paths:
 
     def __init__(self, shard: Shard, source: int, dtype: str = "float32") -> None:
         with compile_together():
-            warm(shard, dtype)
+            _warm_weighted(shard, dtype)
         self.shard, self.device, self.source, self.dtype = shard, shard.device, source, dtype
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
@@ -241,7 +258,8 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
         "predecessors", int64[hi - lo]: internal ids, -1 for the source and if there is no path.
     scalars : dict
         ``reached``, the number of vertices reached; ``delta``, by which the limit of the near list rose;
-        ``supersteps``, the turns and the rises of the limit, which may depend on timing.
+        ``supersteps``, the turns and the rises of the limit, which may depend on timing. Without weights, 1 and the
+        number of levels.
 
     Raises
     ------
@@ -256,4 +274,13 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     An edge is followed as often as its source's distance falls while near: in practice O(n + m), and at worst as often
     as Bellman-Ford's. The distances do not depend on timing, structure or the number of ranks, bit for bit.
     """
-    return Paths(shard, source, dtype).result(predecessors)
+    if shard.out_edges.weighted:
+        return Paths(shard, source, dtype).result(predecessors)
+
+    # Each edge counts 1.
+    columns, found = bfs.run(shard, source, predecessors=predecessors)
+    lengths, hops, n = Lengths.of(dtype), columns["distance"], shard.hi - shard.lo
+    words = shard.device.empty(n, lengths.word)
+    hop_kernels(shard, lengths).LengthsOfHops(n, hops=hops, n=n, none=lengths.none, lengths=words)
+    columns["distance"] = words.view(dtype)
+    return columns, {"reached": found["reached"], "delta": 1.0, "supersteps": found["levels"]}

@@ -6,7 +6,7 @@ struct SplitHops {  // one lane per own vertex; found: the number of reached ver
     const u64* words;
     i64 n;
     i32* distance;
-    i64* nearest;
+    i64* nearest;  // null if nobody asks
     i64* found;
     DEVICE void operator()(Grid grid) const {
         u64 levels = 0;
@@ -15,7 +15,7 @@ struct SplitHops {  // one lane per own vertex; found: the number of reached ver
             u64 word = words[row];
             bool here = word != ~(u64)0;
             distance[row] = here ? (i32)(word >> 32) : -1;
-            nearest[row] = here ? (i64)(word & 0xffffffffu) : -1;
+            if (nearest) nearest[row] = here ? (i64)(word & 0xffffffffu) : -1;
             reached += here;
             if (here) levels = greater(levels, (word >> 32) + 1);
         }
