@@ -198,18 +198,8 @@ struct EveryRow {  // row_at of all rows, from `first` on
     DEVICE i64 operator()(i64 at) const { return first + at; }
 };
 
-// Reads a unit for f that never returns true, with several loads of each lane in flight if the View can.
-template <class View, class Group, class F>
-DEVICE auto read_unit(const View& graph, Group group, i64 row, i64 unit, F f, int)
-    -> decltype(graph.read(group, row, unit, f)) {
-    graph.read(group, row, unit, f);
-}
-template <class View, class Group, class F>
-DEVICE void read_unit(const View& graph, Group group, i64 row, i64 unit, F f, long) {
-    graph.visit(group, row, unit, f);
-}
-
-// Reads the ids of a unit, on a GPU several of each lane at once if the View can: f(ids), with no_id for none.
+// Reads the ids of a unit, on a GPU several of each lane at once if the View can: f(ids, slot), with no_id for none.
+// ids[j] is at slot + j * group.size().
 template <class View, class Group, class F>
 DEVICE auto read_several(const View& graph, Group group, i64 row, i64 unit, F f, int)
     -> decltype(graph.read_ids(group, row, unit, f)) {
@@ -217,12 +207,12 @@ DEVICE auto read_several(const View& graph, Group group, i64 row, i64 unit, F f,
 }
 template <class View, class Group, class F>
 DEVICE void read_several(const View& graph, Group group, i64 row, i64 unit, F f, long) {
-    auto one_by_one = [&](u32 id, i64, bool live) {
+    auto one_by_one = [&](u32 id, i64 slot, bool live) {
         const u32 one[] = {live ? id : no_id};
-        f(one);
+        f(one, slot);
         return false;
     };
-    read_unit(graph, group, row, unit, one_by_one, 0);
+    graph.visit(group, row, unit, one_by_one);
 }
 template <class View, class Group, class F>
 DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f) {
@@ -230,15 +220,25 @@ DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f) {
     else read_several(graph, group, row, unit, f, 0L);
 }
 
-// Folds reduce a row's edges to a value: nothing() is the neutral element, with(part, row, id, slot) adds an edge, and
-// over(group, part) combines the parts of a group's lanes.
+// Folds reduce a row's edges to a value: nothing() is the neutral element, chosen(ids, which) the edges that count among
+// those in the mask `which`, term(row, id, slot) what an edge adds, with(part, term) adds it, and over(group, part)
+// combines the parts of a group's lanes. Terms are read before the first of them is added, since a lane that adds one
+// waits for its memory.
 template <class View, class Group, class Fold, class Part>
 DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part part, const Fold& fold) {
-    auto take = [&](u32 id, i64 slot, bool live) {
-        if (live) part = fold.with(part, row, id, slot);
-        return false;
+    auto take = [&](const auto& ids, i64 slot) {
+        constexpr int n = sizeof(ids) / sizeof(u32);
+        using Term = decltype(fold.term(row, no_id, slot));
+        Term terms[n];
+        u32 which = 0;
+        for (int j = 0; j < n; ++j) which |= (u32)(ids[j] != no_id) << j;
+        which = fold.chosen(ids, which);
+        for (int j = 0; j < n; ++j)
+            terms[j] = which >> j & 1 ? fold.term(row, ids[j], slot + j * group.size()) : Term{};
+        for (int j = 0; j < n; ++j)
+            if (which >> j & 1) part = fold.with(part, terms[j]);
     };
-    read_unit(graph, group, row, unit, take, 0);
+    read_ids(graph, group, row, unit, take);
     return part;
 }
 

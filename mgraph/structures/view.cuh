@@ -9,7 +9,8 @@
 //   fetch_start(v), fetch(v)   optional: prefetch on a CPU a row's start, and its first data
 //   begins(v), ends(v), id_at(slot)  optional: row v is the slots from begins(v) to before ends(v), which is
 //                              begins(v + 1); id_at returns ~0 for a slot without an edge
-//   read(tile, v, unit, f)     optional: visit for f that never returns true, with more loads in flight
+//   read_ids(tile, v, unit, f) optional: f(ids, slot) with several ids of each lane, ~0 for none; ids[j] is at
+//                              slot + j * tile.size()
 #pragma once
 
 // Calls f(dst, slot_u, slot_v, live) for the common neighbours of rows u and v, by all lanes of the tile together,

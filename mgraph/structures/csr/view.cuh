@@ -31,24 +31,12 @@ struct CsrView {
             if (f(live ? load_once(dst + slot) : 0u, slot, live)) return;
         }
     }
-    // Visits for f that never returns true: a lane has several loads in flight.
-    template <class T, class F> DEVICE void read(T tile, i64 v, i64 unit, F f) const {
-        i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
-        for (i64 base = first; base < last; base += ahead * tile.size()) {
-            u32 ids[ahead];
-            load_ids(tile, base, last, ids);
-            for (int j = 0; j < ahead && base + j * tile.size() < last; ++j) {
-                i64 slot = base + j * tile.size() + tile.rank();
-                f(ids[j], slot, slot < last);
-            }
-        }
-    }
     template <class T, class F> DEVICE void read_ids(T tile, i64 v, i64 unit, F f) const {
         i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
         for (i64 base = first; base < last; base += ahead * tile.size()) {
             u32 ids[ahead];
             load_ids(tile, base, last, ids);
-            f(ids);
+            f(ids, base + tile.rank());
         }
     }
     template <class T, int n> DEVICE void load_ids(T tile, i64 first, i64 last, u32 (&ids)[n]) const {
@@ -57,7 +45,7 @@ struct CsrView {
             ids[j] = slot < last ? load_once(dst + slot) : ~0u;
         }
     }
-    static constexpr int ahead = Tile<32>::size() == 1 ? 1 : 4;
+    static constexpr int ahead = 4;  // loads in flight per lane
     DEVICE f32 weight(i64 slot) const { return weights ? load_once(weights + slot) : 1.0f; }
     DEVICE i64 find(i64 v, u32 id) const {
         i64 last = offsets[v + 1], slot = lower_bound(dst, offsets[v], last, id);

@@ -81,7 +81,7 @@ struct PmaView {
         for (u32 at = 0; at < n; at += ahead * tile.size()) {
             u32 ids[ahead];
             load_ids(tile, from + at, n - at, ids);
-            f(ids);
+            f(ids, its.first + at + tile.rank());
         }
     }
     struct Range {

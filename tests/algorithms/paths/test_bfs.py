@@ -6,6 +6,7 @@ import importlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,7 @@ from graphs import random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, said_bytes, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.errors import Aborted, InvalidOption, UnknownVertex
+from mgraph.errors import Aborted, CapacityError, InvalidOption, UnknownVertex
 from mgraph.exchange import world
 from mgraph.partition import Partition
 
@@ -112,6 +113,26 @@ def test_a_search_of_long_paths_goes_on_by_lists(
                 whole, cut(1000, size, even), source, True, direction, structure=structure, device=device, mapped=mapped
             )
             assert info["bottom_up"] == 0 and counted["NearFar"] >= size
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_search_goes_on_by_levels_if_a_rank_has_too_little_memory_for_lists(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bfs = importlib.import_module("mgraph.algorithms.paths.bfs.program")
+    lists, asked = bfs.NearFarSearch, []
+
+    def of_one_rank_too_large(shard: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(shard.rank)
+        if shard.rank == size - 1:
+            raise CapacityError("no memory")
+        return lists(shard, *args, **kwargs)
+
+    monkeypatch.setattr(bfs, "NearFarSearch", of_one_rank_too_large)
+    monkeypatch.setitem(bfs.LEVELS, "cpu", 4)
+    grid = road(7, 30, False)
+    check(grid, cut(grid.n, size), int(grid.src[0]), True)
+    assert sorted(asked) == sorted(2 * [*range(size)])
 
 
 def test_a_long_path_takes_no_launch_per_level(counted: Counter[str]) -> None:

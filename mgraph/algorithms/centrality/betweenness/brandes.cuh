@@ -38,14 +38,15 @@ template <class Program, bool way_back, bool plain> struct Terms {
     const u32* near;
     const f64* values;
     DEVICE Big nothing() const { return {0, 0}; }
-    DEVICE Big with(Big sum, i64 row, u32 id, i64) const {
-        if (!saw_bit(near, id)) return sum;
+    template <int n> DEVICE u32 chosen(const u32 (&ids)[n], u32 which) const { return saw_bits(near, ids, which); }
+    DEVICE Big term(i64 row, u32 id, i64) const {
         f64 value = values[id];
-        if (plain) return {sum.m + value, 0};
+        if (plain) return {value, 0};
         const i32* powers = all.powers(all.world.rank);
-        if (!backward) return add(sum, {value, powers[id]});
-        return {sum.m + scaled(value, powers[id] - powers[all.world.lo() + row]), 0};
+        if (!backward) return {value, powers[id]};
+        return {scaled(value, powers[id] - powers[all.world.lo() + row]), 0};
     }
+    DEVICE Big with(Big sum, Big term) const { return plain || backward ? Big{sum.m + term.m, 0} : add(sum, term); }
     template <class Group> DEVICE Big over(Group group, Big part) const {
         return plain || backward ? Big{group.sum(part.m), 0} : sum(group, part);
     }

@@ -52,9 +52,12 @@ template <class View, class T> struct AddShares {
     const View& graph;
     const T* news;  // per vertex of the graph
     DEVICE f64 nothing() const { return 0; }
-    DEVICE f64 with(f64 sum, i64, u32 id, i64 slot) const {
-        return sum + (BY_WEIGHT ? (f64)uncut(news[id]) * graph.weight(slot) : (f64)uncut(news[id]));
+    template <int n> DEVICE u32 chosen(const u32 (&)[n], u32 which) const { return which; }
+    DEVICE auto term(i64, u32 id, [[maybe_unused]] i64 slot) const {
+        if constexpr (BY_WEIGHT) return (f64)uncut(news[id]) * graph.weight(slot);
+        else return uncut(news[id]);
     }
+    template <class Term> DEVICE f64 with(f64 sum, Term share) const { return sum + (f64)share; }
     template <class Group> DEVICE f64 over(Group group, f64 sum) const { return group.sum(sum); }
 };
 

@@ -137,7 +137,7 @@ struct Round {  // one lane's
             take_all();
         } else if constexpr (always_fits) {
             if constexpr (Group::width == lanes) hand_on(group, enough);
-            read_ids(edges, group, row, unit, [&](const auto& ids) { take_several(group, ids, (u32)row); });
+            read_ids(edges, group, row, unit, [&](const auto& ids, i64) { take_several(group, ids, (u32)row); });
         } else {
             if constexpr (Group::width == lanes) hand_on(group, enough);
             edges.visit(group, row, unit, [&](u32 id, i64, bool live) {

@@ -90,7 +90,7 @@ struct SearchDown {
         return arcs;
     }
     template <class Group> DEVICE void expand_unit(Group group, i64 row, i64 unit, bool look_again) const {
-        read_ids(search.graph, group, row, unit, [&](const auto& ids) { discover(ids, look_again); });
+        read_ids(search.graph, group, row, unit, [&](const auto& ids, i64) { discover(ids, look_again); });
         if constexpr (Group::width == Search::lanes) hand_on_all(group, Finds::most / 3);
     }
     DEVICE void expand(Grid grid) const {

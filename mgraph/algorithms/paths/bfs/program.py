@@ -16,6 +16,8 @@ References
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
@@ -23,6 +25,7 @@ from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.replicated import sum_to_owners
 from mgraph.device import Array
+from mgraph.errors import CapacityError
 from mgraph.kernels import Library, View, compile_together
 from mgraph.structures import Structure
 
@@ -32,7 +35,7 @@ ROOM = (
     1 << 16
 )  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
 LEVELS = {"cuda": 128, "cpu": 0}  #: levels after which a search that has explored few edges gives up; 0 for never
-AHEAD = 8  #: levels that a search by near and far lists settles at a time, in no order
+AHEAD = 32  #: levels that a search by near and far lists settles at a time, in no order
 DEEP = 255  # levels from which on a vertex's depth takes four bytes
 NONE = 2**64 - 1  # no predecessor
 
@@ -112,9 +115,12 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
 
 
 def _search(
-    shard: Shard, forward: Structure, backward: Structure | None, source: int, parents: Array
+    shard: Shard, forward: Structure, backward: Structure | None, source: int, parents: Array, gives_up: bool = True
 ) -> tuple[Array, dict[str, int]]:
-    """Return the distances of the own vertices and the program's final state. Notes predecessors in `parents`."""
+    """Return the distances of the own vertices and the program's final state. Notes predecessors in `parents`.
+
+    Where paths are long, near and far lists find the distances, unless `gives_up` is False.
+    """
     # Lay out the inboxes, and the two bitmaps of the vertices that were seen.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
@@ -132,19 +138,29 @@ def _search(
     state = world.run(
         library, "BreadthFirst", layout, 1 + (own + forward.num_edges) // 256, graph=view,
         back=view if backward is None else backward.view(), root=source, pulls=int(backward is not None),
-        arcs=forward.num_edges, most_levels=LEVELS[device.kind], seen_offset=layout.offsets["seen"], seen_words=words, distance=distance,
-        parents=parents, lists=lists, tasks=tasks,
+        arcs=forward.num_edges, most_levels=LEVELS[device.kind] if gives_up else 0,
+        seen_offset=layout.offsets["seen"], seen_words=words, distance=distance, parents=parents, lists=lists,
+        tasks=tasks,
     )  # fmt: skip
-    if state["gave_up"]:
-        del distance, lists, tasks
-        return _search_by_lists(shard, forward, source)
-    return distance, state
+    if not state["gave_up"]:
+        return distance, state
+    del distance, lists, tasks
+    found = _search_by_lists(shard, forward, source)
+    return found or _search(shard, forward, backward, source, parents, gives_up=False)
 
 
-def _search_by_lists(shard: Shard, forward: Structure, source: int) -> tuple[Array, dict[str, int]]:
-    """Return the same as `_search`, by near and far lists: where paths are long, ranks meet less often."""
-    search = NearFarSearch(shard, HOPS, AHEAD, forward, common=True)
-    search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
+def _search_by_lists(shard: Shard, forward: Structure, source: int) -> tuple[Array, dict[str, int]] | None:
+    """Return the same as `_search`, by near and far lists; None on all ranks if one has too little memory."""
+    search = None
+    with suppress(CapacityError):
+        search = NearFarSearch(shard, HOPS, AHEAD, forward)
+    if not shard.exchange.least(int(search is not None)):
+        return None
+    assert search is not None
+    try:
+        search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
+    except CapacityError:  # of a region, on all ranks
+        return None
     distance, state = search.hops()
     return distance, {**state, "pulled": 0}
 

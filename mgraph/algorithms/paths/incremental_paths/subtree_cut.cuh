@@ -32,12 +32,14 @@ struct HangOnSupport {
         const View& graph;
         const TreeState& tree;
         DEVICE u32 nothing() const { return nobodys; }
-        DEVICE u32 with(u32 part, i64 v, u32 u, i64 slot) const {
+        template <int n> DEVICE u32 chosen(const u32 (&)[n], u32 which) const { return which; }
+        DEVICE u32 term(i64 v, u32 u, i64 slot) const {  // u if the edge holds v
             Word from = tree.length[u], to = tree.length[v];  // independent loads
             f32 weight = graph.weight(slot);
             bool holds = from != (Word)tree.none && from < to && longer(from, weight) <= to;
-            return holds ? lesser(part, u) : part;
+            return holds ? u : nobodys;
         }
+        DEVICE u32 with(u32 part, u32 u) const { return lesser(part, u); }
         template <class Group> DEVICE u32 over(Group group, u32 part) const { return ~group.most(~part); }
     };
     DEVICE bool as_it_hung(i64 v) const {

@@ -210,9 +210,7 @@ class NearFarSearch:
         """
         shard, device, counts = self.shard, self.device, self.device.zeros(2, np.int64)
         distance, words = device.empty(self.n, np.int32), self.length[shard.lo : shard.hi]
-        hop_kernels(shard).SplitHops(
-            self.n, words=words, n=self.n, distance=distance, nearest=nearest, found=counts
-        )
+        hop_kernels(shard).SplitHops(self.n, words=words, n=self.n, distance=distance, nearest=nearest, found=counts)
         reached, levels = Device.to_host(counts).tolist()
         reached = int(shard.exchange.allreduce(np.array([reached]))[0])
         levels = int(shard.exchange.allreduce(np.array([levels]), "max")[0])

@@ -58,12 +58,14 @@ template <class View> struct Reduce {  // the fold of a row
     const View& graph;
     const Vertices& of;
     DEVICE f64 nothing() const { return nothing_of(REDUCE); }
-    DEVICE f64 with(f64 part, i64 row, u32 id, i64 slot) const {
+    template <int n> DEVICE u32 chosen(const u32 (&)[n], u32 which) const { return which; }
+    DEVICE f64 term(i64 row, u32 id, i64 slot) const {
         [[maybe_unused]] f64 value = of.values[id], weight = graph.weight(slot), u = of.name(id),
                              v = of.name(of.first + row);
         f64 edge = EDGE;
-        return joined(part, REDUCE == counts ? (f64)(edge != 0) : edge);
+        return REDUCE == counts ? (f64)(edge != 0) : edge;
     }
+    DEVICE f64 with(f64 part, f64 term) const { return joined(part, term); }
     template <class Group> DEVICE f64 over(Group group, f64 part) const { return joined_over(group, part); }
 };
 

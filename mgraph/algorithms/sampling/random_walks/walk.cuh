@@ -91,7 +91,7 @@ struct Walking {
     // Returns this lane's part of the least draw of a row's units.
     template <class Group> DEVICE u64 draw(Group group, i64 row, i64 unit, i64 end, u64 stream) const {
         u64 mine = none;
-        auto take = [&](const auto& ids) {
+        auto take = [&](const auto& ids, i64) {
             constexpr int n = sizeof(ids) / sizeof(u32);
             u32 named[n];
 #pragma unroll
