@@ -48,6 +48,7 @@ KINDS = {
     "algorithms/paths/incremental_paths/incremental_paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/bfs/search.cuh": [(("PARENTS", parents),) for parents in (0, 1)],
     "algorithms/paths/bfs/tree.cuh": [(("DEPTH_BITS", bits),) for bits in (8, 32)],
+    "algorithms/paths/sssp/lengths_of_hops.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
     "algorithms/paths/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
 }
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]

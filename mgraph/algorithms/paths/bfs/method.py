@@ -57,7 +57,9 @@ def bfs(self: Runs[T], source: int | str, direction: str = "out", predecessors: 
     and at most 1 / 8 byte per vertex of the whole graph. In a bottom-up superstep each worker receives at most 1 / 8
     byte per vertex of the whole graph. Predecessors are sent at the end, 8 bytes per vertex from each worker. The
     distances are exact and do not depend on timing. The search is level-synchronous and, if the graph has in-edges,
-    direction-optimising: S. Beamer, K. Asanović, D. Patterson, "Direction-optimizing breadth-first search", SC 2012.
+    direction-optimising: S. Beamer, K. Asanović, D. Patterson, "Direction-optimizing breadth-first search", SC 2012. On
+    GPUs, a search that has explored few edges after 128 levels goes on by near and far lists, as `sssp` does, if there
+    are 8 bytes per vertex of the whole graph and 16 per own vertex left.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 The levels are phases of a single program that all ranks run together (`search.cuh`, `mgraph.exchange.world`).
 Top-down, a rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own
 vertices to all. So a level costs one meeting of the ranks, and another if it has rows of high degree or the direction
-turns upwards.
+turns upwards. A search that has explored few arcs after some levels gives up on a GPU, and near and far lists
+(`paths.near_far`) find the distances, for which ranks meet less often.
 
 Predecessors are found by a second program (`tree.cuh`), from the distances, which all ranks share: a vertex takes its
 least in-neighbour that is one level nearer to the source. Without in-edges each rank finds the least candidate among

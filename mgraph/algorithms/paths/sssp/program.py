@@ -76,7 +76,7 @@ def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
 
 def hop_kernels(shard: Shard, lengths: Lengths) -> Library:
     """Return the kernel that makes lengths of hops."""
-    return load(shard.device, "algorithms/paths/sssp/hops.cuh", LENGTHS=lengths.bits)
+    return load(shard.device, "algorithms/paths/sssp/lengths_of_hops.cuh", LENGTHS=lengths.bits)
 
 
 def warm(shard: Shard, dtype: str = "float32") -> None:
