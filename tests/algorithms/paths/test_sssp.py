@@ -14,8 +14,11 @@ from spmd import FakeShard, Graph, cut, run, shards
 from sssp_oracle import SSSP, check, check_forest, distances, random_weighted, weighted
 
 from mgraph import DynamicGraph
+from mgraph.algorithms.paths.near_far.search import Lengths
 from mgraph.batch import EdgeBatch
+from mgraph.device import Device
 from mgraph.errors import InvalidOption, UnknownVertex
+from mgraph.kernels import load
 from mgraph.partition import Partition
 
 CUTS = [(1, True), (2, True), (3, False)]
@@ -49,6 +52,28 @@ def test_nothing_but_weights_of_0(device: str, small: None, size: int) -> None:
     n = 400
     path = Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS))
     check(weighted(path, 0, "none"), cut(n, size), 0, device=device)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_without_weights(device: str, size: int, even: bool, reverse: bool) -> None:
+    for seed, dtype in enumerate(["float32", "float64"]):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 300, 900)
+        distance, _, info = check(graph, cut(300, size, even), int(graph.src[0]), dtype, device=device, reverse=reverse)
+        assert (info["delta"], info["supersteps"]) == (1, distance[np.isfinite(distance)].max() + 1)
+
+
+def test_ones_add_up_to_the_largest_number_that_grows_by_one(device: str) -> None:
+    made = Device(device, 0)
+    hops = np.array([-1, 0, 5, 2**24, 2**24 + 1, 2**31 - 1], np.int32)
+    for dtype, most in (("float32", 2**24), ("float64", 2**31)):
+        lengths = Lengths.of(dtype)
+        words = made.empty(len(hops), lengths.word)
+        kernels = load(made, "algorithms/paths/sssp/lengths_of_hops.cuh", LENGTHS=lengths.bits)
+        kernels.LengthsOfHops(len(hops), hops=made.asarray(hops), n=len(hops), none=lengths.none, lengths=words)
+        want = np.where(hops < 0, np.inf, np.minimum(hops.astype(np.int64), most)).astype(dtype)
+        np.testing.assert_array_equal(made.to_host(words).view(dtype), want)
 
 
 def test_weights_that_are_rounded_away(device: str) -> None:
