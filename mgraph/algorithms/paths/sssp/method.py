@@ -54,13 +54,13 @@ def sssp(self: Runs[T], source: int | str, predecessors: bool = False, dtype: An
 
     Notes
     -----
-    O(n + m) work in practice. A superstep follows the edges of near vertices. It sends 8 bytes when a vertex of another
-    worker gets a shorter distance, 16 with float64. At least as many supersteps run as ranges of width `delta` contain
-    distances. Predecessors take another superstep, in which each worker receives the distances of all vertices, and
-    8 bytes per own vertex from each of the other workers. The distances do not depend on timing, the structure, the
-    order of the vertices or the number of workers, bit for bit. The algorithm is delta-stepping with a near and a far
-    list: A. Davidson, S. Baxter, M. Garland, J. D. Owens, "Work-efficient parallel GPU methods for single-source
-    shortest paths", IPDPS 2014.
+    Without weights this is `bfs`. With weights: O(n + m) work in practice. A superstep follows the edges of near
+    vertices. It sends 8 bytes when a vertex of another worker gets a shorter distance, 16 with float64. At least as
+    many supersteps run as ranges of width `delta` contain distances. Predecessors take another superstep, in which each
+    worker receives the distances of all vertices, and 8 bytes per own vertex from each of the other workers. The
+    distances do not depend on timing, the structure, the order of the vertices or the number of workers, bit for bit.
+    The algorithm is delta-stepping with a near and a far list: A. Davidson, S. Baxter, M. Garland, J. D. Owens,
+    "Work-efficient parallel GPU methods for single-source shortest paths", IPDPS 2014.
 
     Examples
     --------

@@ -74,21 +74,21 @@ def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
     return kernels(shard, "algorithms/paths/sssp/tree.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
-def hop_kernels(shard: Shard, lengths: Lengths) -> Library:
-    """Return the kernel that makes lengths of hops."""
+def length_kernels(shard: Shard, lengths: Lengths) -> Library:
+    """Return the kernel that makes lengths of a BFS's hops."""
     return load(shard.device, "algorithms/paths/sssp/lengths_of_hops.cuh", LENGTHS=lengths.bits)
 
 
 def warm(shard: Shard, dtype: str = "float32") -> None:
     """Compile the kernels of a search in `dtype` for this shard."""
-    if not shard.out_edges.weighted:
+    if shard.out_edges.weighted:
+        _warm_paths(shard, dtype)
+    else:
         bfs.warm(shard)
-        hop_kernels(shard, Lengths.of(dtype))
-        return
-    _warm_weighted(shard, dtype)
+        length_kernels(shard, Lengths.of(dtype))
 
 
-def _warm_weighted(shard: Shard, dtype: str) -> None:
+def _warm_paths(shard: Shard, dtype: str) -> None:
     for make in (library, tree_kernels):
         make(shard, Lengths.of(dtype))
     weight_kernels(shard)
@@ -99,7 +99,7 @@ class Paths:
 
     def __init__(self, shard: Shard, source: int, dtype: str = "float32") -> None:
         with compile_together():
-            _warm_weighted(shard, dtype)
+            _warm_paths(shard, dtype)
         self.shard, self.device, self.source, self.dtype = shard, shard.device, source, dtype
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
@@ -281,6 +281,6 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     columns, found = bfs.run(shard, source, predecessors=predecessors)
     lengths, hops, n = Lengths.of(dtype), columns["distance"], shard.hi - shard.lo
     words = shard.device.empty(n, lengths.word)
-    hop_kernels(shard, lengths).LengthsOfHops(n, hops=hops, n=n, none=lengths.none, lengths=words)
+    length_kernels(shard, lengths).LengthsOfHops(n, hops=hops, n=n, none=lengths.none, lengths=words)
     columns["distance"] = words.view(dtype)
     return columns, {"reached": found["reached"], "delta": 1.0, "supersteps": found["levels"]}
