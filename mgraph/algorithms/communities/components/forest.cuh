@@ -222,15 +222,18 @@ struct Forest {
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         if constexpr (one_memory) last |= s.phase == flatten_rows && is_common();
+        u32 root = no_id;
         auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) {
             auto gives_up = [&](u32 steps) {
                 if constexpr (one_memory)
                     if (is_common()) return false;
                 return steps > short_path && s.phase == flatten_own && world.size > 1;
             };
-            if (compress(trees, v, up, live, gives_up)) store(world.number(LONG), (i64)1);
-            for (int k = 0; last && names && k < vertices_at_once; ++k)
-                if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
+            if (compress(trees, v, up, live, root, gives_up)) store(world.number(LONG), (i64)1);
+            for (int k = 0; last && names && k < vertices_at_once; ++k) {
+                i64 next = v + k * Tile<32>::size();
+                if (live >> k & 1 && up[k] == (u32)next) store(spare + next, names[next]);
+            }
         };
         // These first: paths of own vertices lead through them.
         if (s.phase == flatten && !kept)
@@ -240,7 +243,7 @@ struct Forest {
                     if (id != no_id) compress(trees, id);
             }
         for (i64 r = 0; r < world.size; ++r)
-            take_vertices(grid, trees, world.start(r), world.start(r) + flat_rows(s, r), flat);
+            take_paths(grid, trees, world.start(r), world.start(r) + flat_rows(s, r), flat);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
         if (s.parts && s.phase == flatten_rows)

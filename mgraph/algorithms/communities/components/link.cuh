@@ -126,12 +126,15 @@ DEVICE void compress(u32* parent, i64 v) {
         store(parent + v, next);
 }
 
-// The same for v and those behind it that are `live`; `up` are their parents. A lane writes only its own words, after
-// each step, which shortens the paths of other lanes. gives_up(steps) is asked before each; returns true if it did.
-template <int n, class GivesUp> DEVICE bool compress(u32* parent, i64 v, u32 (&up)[n], u32 live, GivesUp gives_up) {
+// The same for v and those behind it, in steps of a tile's lanes, that are `live`; `up` are their parents. A lane writes
+// only its own words, after each step, which shortens the paths of other lanes. `root` is one that the lane has found: it
+// is not read again, since the memory gives lanes the same word one after another. gives_up(steps) is asked before each
+// step; returns true if it did.
+template <int n, class GivesUp>
+DEVICE bool compress(u32* parent, i64 v, u32 (&up)[n], u32 live, u32& root, GivesUp gives_up) {
     u32 next[n];
     auto look = [&](auto word) {
-        for (int k = 0; k < n; ++k) next[k] = live >> k & 1 ? word(parent + up[k]) : up[k];
+        for (int k = 0; k < n; ++k) next[k] = live >> k & 1 && up[k] != root ? word(parent + up[k]) : up[k];
     };
     for (bool moves = true; moves; live += 1u << n) {
         u32 steps = live >> n;
@@ -140,8 +143,11 @@ template <int n, class GivesUp> DEVICE bool compress(u32* parent, i64 v, u32 (&u
         else look([](const u32* p) { return load(p); });
         moves = false;
         for (int k = 0; k < n; ++k) {
-            if (next[k] == up[k]) continue;
-            store(parent + v + k, next[k]);
+            if (next[k] == up[k]) {
+                if (live >> k & 1) root = up[k];
+                continue;
+            }
+            store(parent + v + k * Tile<32>::size(), next[k]);
             up[k] = next[k], moves = true;
         }
     }

@@ -40,6 +40,21 @@ template <int count, class Work> DEVICE void take_several(Grid grid, i64 n, Work
     i64 step = (n + count - 1) / count;
     for (i64 i : grid.items(step)) work(i, step);
 }
+// Calls work(v, up, live) for vertices from `first` to `last`: v and those behind it in steps of a tile's lanes, their
+// parents, and bits for those in the range. Where paths lead to neighbouring words, so do those of neighbouring lanes.
+template <class Work>
+DEVICE void take_paths(Grid grid, const u32* trees, i64 first, i64 last, Work work) {
+    Tile<32> tile;
+    constexpr int n = vertices_at_once, whole = n * tile.size();
+    for (i64 i : grid.items(tile, first < last ? (last - first + whole - 1) / whole : 0)) {
+        i64 v = first + i * whole + tile.rank();
+        u32 live = 0, up[n] = {};
+        for (int k = 0; k < n; ++k) live |= (u32)(v + k * tile.size() < last) << k;
+        for (int k = 0; k < n; ++k)
+            if (live >> k & 1) up[k] = stale_load(trees + v + k * tile.size());
+        work(v, up, live);
+    }
+}
 // Calls work(v, up, live) for groups of vertices from `first` to `last`: v and those behind it, their parents, and
 // bits for those in the range. All lanes of a tile call it equally often.
 template <class Work>
