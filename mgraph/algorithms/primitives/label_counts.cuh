@@ -89,10 +89,20 @@ DEVICE void cast(const View& graph, Group group, i64 row, i64 unit, const Rule& 
         return false;
     });
 }
+// The same for a row that is not wide. The labels of several neighbours are read before the first is put, since a lane
+// that puts one waits for it. Wide rows gain nothing by that: their tables are in memory.
 template <class View, class Group, class Rule, class Put>
 DEVICE void cast_row(const View& graph, Group group, i64 row, const Rule& votes, Put put) {
+    auto take = [&](const auto& ids, i64 slot) {
+        constexpr int n = sizeof(ids) / sizeof(u32);
+        u32 labels[n];
+        for (int j = 0; j < n; ++j)
+            labels[j] = ids[j] != no_id && votes.counts(row, ids[j]) ? votes.labels[ids[j]] : no_label;
+        for (int j = 0; j < n; ++j)
+            if (labels[j] != no_label) put(labels[j], votes.amount(graph, slot + j * group.size()));
+    };
     i64 units = graph.degree(row) ? (i64)graph.units(row) : 0;
-    for (i64 unit = 0; unit < units; ++unit) cast(graph, group, row, unit, votes, put);
+    for (i64 unit = 0; unit < units; ++unit) read_ids(graph, group, row, unit, take);
 }
 
 // Lets rows vote, a row per lane; leaves wide rows to `cast_wide`. The tables of a block's tiles are in `words`.
