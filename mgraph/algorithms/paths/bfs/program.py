@@ -36,7 +36,7 @@ ROOM = (
     1 << 16
 )  # messages that a rank may send to another between two meetings, at least; past them it shares its bitmap
 LEVELS = {"cuda": 128, "cpu": 0}  #: levels after which a search that has explored few edges gives up; 0 for never
-AHEAD = 32  #: levels that a search by near and far lists settles at a time, in no order
+AHEAD = 128  #: levels that a search by near and far lists settles at a time, in no order
 DEEP = 255  # levels from which on a vertex's depth takes four bytes
 NONE = 2**64 - 1  # no predecessor
 

@@ -1,6 +1,6 @@
 """Single-source shortest paths on each rank, with the near and far lists of `paths.near_far`.
 
-The step `delta` by which the limit rises is the mean weight above 0 of sampled edges times `STEP` / mean degree, as in
+The step `delta` by which the limit rises is `STEPS` times the mean weight above 0 of sampled edges / mean degree, as in
 [1]_ and [2]_. With a small step few vertices are near at a time. With a large one more lengths fall again later, and
 edges are followed more than once. CPU seconds of a search with weights from 1 to 255 (mean 128), the best of four each,
 on two cores that others used too; a second run differed by up to a third:
@@ -16,7 +16,22 @@ On a CPU the step is 2 mean weights / mean degree: on RMAT 18, edges were follow
 1.74 times with twice and 1.05 times with half the step, but limits rose 1.5 times as often with it as with twice the
 step, and again with half.
 
-GPUs get the step of [2]_, which makes more vertices near at once; it has not been measured on one yet.
+On a GPU the step of [2]_, 32 mean weights / mean degree, is too large for graphs with high degrees, and too small for
+roads: their near lists are short. So the factor falls as the mean degree grows. Milliseconds of a search on one H200
+(2026-11-30, 3698f83c, medians of eight sources, the same weights), by the factor:
+
+=========================== ====== ====== ====== ====== ====== ====== ====== ======
+factor                      4      8      16     32     64     128    256    512
+=========================== ====== ====== ====== ====== ====== ====== ====== ======
+RMAT 25, degree 31          38.4   41.5   46.1   45.5   47.9
+uniform 2^22, degree 16     8.2    8.3    8.4    8.6    20
+grid 4096 x 4096, degree 4         109           69     60     60     117
+roads, 2^24, degree 2.5                          42            35            91
+RMAT 24, degree 4           12.6          13.5          13.5
+uniform 2^24, degree 4      17.3          15.9          39.5
+=========================== ====== ====== ====== ====== ====== ====== ====== ======
+
+The last two have more near vertices than a grid of the same degree. For their sake a grid gets 32.
 
 Without weights, `paths.bfs` finds the hops, and they become lengths: on RMAT of scale 18 a search takes a CPU 6 ms
 instead of 52. What follows is about weights.
@@ -63,7 +78,8 @@ from mgraph.kernels import Library, Struct, compile_together, constants, load
 
 __all__ = ["Paths", "run", "warm"]
 
-STEP = {"cpu": 2, "cuda": 32}  #: the limit rises by so many mean weights / mean degree
+#: the limit rises by so many mean weights / mean degree, at least and at most; between them by 128 / mean degree
+STEPS = {"cpu": (2, 2), "cuda": (4, 128)}
 SAMPLES = 1024  #: rows whose first weights are sampled
 _SAMPLED = constants("algorithms/paths/sssp/tree.cuh")["sampled_edges"]
 NO_NOTE = 2**64 - 1
@@ -113,7 +129,7 @@ class Paths:
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
-        """Return the step of the limit: mean sampled weight * `STEP` / mean degree. Every rank gets the same."""
+        """Return the step of the limit: mean sampled weight * `STEPS` / mean degree. Every rank gets the same."""
         # Sample the first weights of some rows.
         edges = self.shard.out_edges
         weights = np.ones(1)
@@ -127,8 +143,11 @@ class Paths:
         # Average over all ranks.
         mine = np.array([weights.sum(), len(weights), edges.num_edges, self.n], np.float64)
         total, count, arcs, rows = self.shard.exchange.allreduce(mine).tolist()
-        mean = total / count if count else 1.0
-        return mean * STEP[self.device.kind] * rows / arcs if arcs else mean
+        mean, degree = total / count if count else 1.0, arcs / max(rows, 1.0)
+        if not arcs:
+            return mean
+        least, most = STEPS[self.device.kind]
+        return mean * min(max(128 / degree, least), most) / degree
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
