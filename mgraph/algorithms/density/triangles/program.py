@@ -1,9 +1,10 @@
 """Triangles at each vertex: every edge is kept at its lower end, and rows of kept edges are intersected.
 
 The lower end of an edge is the vertex of smaller degree, so that a vertex keeps at most sqrt(2 m) edges, hubs included
-[1]_. A triangle with u below v below w is found once, at its edge from u to v: w is in both their rows. The rank that
-owns v finds it. All ranks send their rows in pieces, and each rank intersects the received rows of u with its own rows
-of v. Directed graphs are taken as undirected ones whose edges have arcs one way or both ways.
+[1]_. A triangle with u below v below w is found once, at its edge from u to v: w is in both their rows. All ranks send
+their rows to all others. If these are few enough, the rank that owns u intersects its row with those of all v.
+Otherwise they come in pieces, and the rank that owns v intersects its row with those of all u. Directed graphs are
+taken as undirected ones whose edges have arcs one way or both ways.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
@@ -11,8 +12,8 @@ step              launches                                                  exch
 keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes per vertex
                   for directed graphs, and 2 more; 4 read-backs; a sort,
                   unless rows are sorted and have no hubs
-triangles         2 for each piece of each rank; one alone has one piece    2 allgathers per piece, 3 if directed:
-                                                                            4 bytes per kept edge and 8 per vertex
+triangles         2 if each rank has a single piece, else 2 for each        2 allgathers per piece, 3 if directed:
+                  piece of each rank                                        4 bytes per kept edge and 8 per vertex
 counts            1                                                         alltoallvs of 8 bytes per vertex; an
                                                                             allreduce of two numbers
 ================= ========================================================= ===========================================
@@ -25,6 +26,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -34,7 +36,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners, total
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
-from mgraph.device import Array
+from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
@@ -57,7 +59,7 @@ _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: amounts that triangles add
 PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row, at least: about 16 MiB from each rank
 ALONE = 1 << 30  #: the same on a single rank, and on GPUs at most
-ITEM_BYTES, SHARE = 9, 4  #: pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
+ITEM_BYTES, SHARE = 16, 4  #: pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
 
 
 @dataclass(frozen=True)
@@ -196,27 +198,47 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
     kept, both = keeper.keep()
     library = keeper.views[0][1]
     counts = device.zeros(shard.n_vertices, np.int64)
-    own = fields_of(kept, shard.lo)
 
-    # Cut the rows into pieces.
-    cuts = cuts_of(shard, kept)
-    bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
-    pieces = zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True)
-
-    # Exchange the pieces one after another, and intersect their rows with the own ones.
-    for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
-        for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
-            part, support = fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), None
-            n = len(piece.ids)
-            support = device.zeros(n, np.uint32)
-            library.Close(
-                -(-n // LANES), part=part, own=own, edges=n, counting=counting, support=support, counts=counts
-            )
-            library.AddSupport(n, ids=piece.ids, support=support, n=n, counts=counts)
+    # Intersect rows of u with rows of v.
+    for part, rows in _opposite(shard, kept):
+        n = len(part["ids"])
+        support = device.zeros(n, np.uint32)
+        library.Close(-(-n // LANES), part=part, own=rows, edges=n, counting=counting, support=support, counts=counts)
+        library.AddSupport(n, ids=part["ids"], support=support, n=n, counts=counts)
+        del part, rows, support
 
     # Send counts to their owners.
     mine = None if both is None else sum_to_owners(shard, both)
     return Corners(sum_to_owners(shard, counts), keeper.own_degrees, keeper.loops, mine)
+
+
+def _opposite(shard: Shard, kept: Kept) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the rows of u and those of v to intersect on this rank, as the fields of a `Part`."""
+    # Cut the rows into pieces, and exchange them one after another.
+    device, own = shard.device, fields_of(kept, shard.lo)
+    cuts = cuts_of(shard, kept)
+    bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
+    pieces = list(zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True))
+    for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
+        received = exchanged(shard, kept, ends[shard.rank], a, b)
+        if len(pieces) == 1:  # the rows of the whole graph, so that each row of u is read on one rank
+            whole = fields_of(_joined(device, received), 0)
+            del received
+            yield own, whole
+            return
+        for rank, piece in enumerate(received):
+            yield fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), own
+
+
+def _joined(device: Device, parts: list[Kept]) -> Kept:
+    """Join the rows of all ranks."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0] + [len(part.ids) for part in parts]).tolist()
+    ends = [part.offsets[1:] + first for part, first in zip(parts, before, strict=False)]
+    twice = None if parts[0].twice is None else device.concatenate([part.twice for part in parts])
+    offsets = device.concatenate([parts[0].offsets[:1], *ends])
+    return Kept(offsets, device.concatenate([part.ids for part in parts]), twice)
 
 
 def fields_of(kept: Kept, first: int) -> dict[str, Any]:
