@@ -347,9 +347,9 @@ class World:
             return
         if self._tickets is not None:
             self._tickets.take(self._check, last=self.device.background)
+            grant[0] = self.stays  # first: the others wait for it
             if self._watch is not None:
                 self._watch.begin()
-            grant[0] = self.stays
         else:
             wait_until(lambda: bool(grant[0] >= self.stays), self._check)
 

@@ -279,7 +279,11 @@ class Kernel:
                 _ = first.launcher
                 self._packers[n] = first, last
         first, last = self._packers[n]
-        launch = first.launcher(self.function, self.threads, last(fixed))
+        try:
+            packed = last.fast(fixed)
+        except NOT_FAST:
+            packed = last(fixed)
+        launch = first.launcher(self.function, self.threads, packed)
         launch.fixed = fixed  # type: ignore[attr-defined]
         return launch
 

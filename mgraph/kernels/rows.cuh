@@ -220,6 +220,12 @@ DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f) {
     else read_several(graph, group, row, unit, f, 0L);
 }
 
+template <int n> DEVICE u32 present(const u32 (&ids)[n]) {  // a bit for each that is not no_id
+    u32 which = 0;
+    for (int j = 0; j < n; ++j) which |= (u32)(ids[j] != no_id) << j;
+    return which;
+}
+
 // Folds reduce a row's edges to a value: nothing() is the neutral element, chosen(ids, which) the edges that count among
 // those in the mask `which`, term(row, id, slot) what an edge adds, with(part, term) adds it, and over(group, part)
 // combines the parts of a group's lanes. Terms are read before the first of them is added, since a lane that adds one
@@ -230,9 +236,7 @@ DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part pa
         constexpr int n = sizeof(ids) / sizeof(u32);
         using Term = decltype(fold.term(row, no_id, slot));
         Term terms[n];
-        u32 which = 0;
-        for (int j = 0; j < n; ++j) which |= (u32)(ids[j] != no_id) << j;
-        which = fold.chosen(ids, which);
+        u32 which = fold.chosen(ids, present(ids));
         for (int j = 0; j < n; ++j)
             terms[j] = which >> j & 1 ? fold.term(row, ids[j], slot + j * group.size()) : Term{};
         for (int j = 0; j < n; ++j)

@@ -2,7 +2,6 @@
 #pragma once
 #include "kernels/search.cuh"
 
-constexpr i64 alone = 8;  // vertices of the shorter row, up to which a single lane closes an edge
 // Groups of 32 edges per tile, taken one after another: the row of an edge is searched from that of the last.
 constexpr i64 turns_at_once = Tile<32>::size() == 1 ? 1 : 8;
 
@@ -15,28 +14,19 @@ struct Part {  // rows of a rank's kept edges, from the vertex `first` on
     DEVICE u32 arcs(i64 slot) const { return twice ? 1u + twice[slot] : 1u; }
 };
 
-// Calls close(group, edge, row of u, row of v) for each edge of `part`, from u to v, whose v is an own vertex and whose
-// rows both have edges; one edge per lane, closed by one lane or by the tile.
+// Calls close(edge, row of u, row of v) for each edge of `lower`, from u to v, whose v keeps edges in `upper`; one edge
+// per lane. Most lanes of a tile have edges from the same u, and read its row together.
 template <class Close>
-DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges, Close close) {
+DEVICE void close_edges(Grid grid, const Part& lower, const Part& upper, i64 edges, Close close) {
     Tile<32> tile;
     i64 row = 0, most = (edges + tile.size() - 1) / tile.size();
     i64 turns = greater(lesser(most / grid.items(tile, most).step, turns_at_once), (i64)1);
     for (i64 i : grid.items(tile, (most + turns - 1) / turns))
         for (i64 turn = i * turns; turn < lesser(most, (i + 1) * turns); ++turn) {
-            i64 edge = turn * tile.size() + tile.rank(), v = edge < edges ? (i64)part.ids[edge] - own.first : -1;
-            i64 least = 0;
-            if (v >= 0 && v < own.rows && own.offsets[v] < own.offsets[v + 1]) {
-                // Find the row of the edge, and the shorter of the two rows.
-                row = lower_bound_near(part.offsets, part.rows + 1, row, edge + 1) - 1;
-                least = lesser(part.offsets[row + 1] - part.offsets[row], own.offsets[v + 1] - own.offsets[v]);
-            }
-            // Close short rows by lanes, longer ones by the tile.
-            if (least > 0 && least <= alone) close(Tile<1>{}, edge, row, v);
-            for (u32 rest = tile.ballot(least > alone); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);
-                close(tile, tile.shfl(edge, lane), tile.shfl(row, lane), tile.shfl(v, lane));
-            }
+            i64 edge = turn * tile.size() + tile.rank(), v = edge < edges ? (i64)lower.ids[edge] - upper.first : -1;
+            if (v < 0 || v >= upper.rows || upper.offsets[v] == upper.offsets[v + 1]) continue;
+            row = lower_bound_near(lower.offsets, lower.rows + 1, row, edge + 1) - 1;
+            close(edge, row, v);
         }
 }
 
@@ -63,27 +53,26 @@ struct Places {
     }
 };
 
-// Intersects two rows: the group's lanes divide the shorter row, and search its vertices in the longer one.
-template <class Group, class Hit>
-DEVICE void seek_row(Group group, const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
+// Intersects two rows: searches the vertices of the shorter one in the longer one.
+template <class Hit> DEVICE void seek_row(const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
     i64 hint = 0;
-    for (i64 k = group.rank(); k < n; k += group.size()) {
+    for (i64 k = 0; k < n; ++k) {
         hint = lower_bound_near(longer, most, hint, shorter[k]);
         if (hint == most) return;
         if (longer[hint] == shorter[k]) hit(k, hint);
     }
 }
 
-// Calls hit(edge of part, edge of own) for each vertex that both rows have.
-template <class Group, class Hit>
-DEVICE void each_common(Group group, const Part& part, const Part& own, i64 row, i64 v, Places& places, Hit hit) {
-    i64 at_u = part.offsets[row], at_v = own.offsets[v];
-    i64 n_u = part.offsets[row + 1] - at_u, n_v = own.offsets[v + 1] - at_v;
-    const u32 *ids_u = part.ids + at_u, *ids_v = own.ids + at_v;
+// Calls hit(edge of lower, edge of upper) for each vertex that both rows have.
+template <class Hit>
+DEVICE void each_common(const Part& lower, const Part& upper, i64 row, i64 v, Places& places, Hit hit) {
+    i64 at_u = lower.offsets[row], at_v = upper.offsets[v];
+    i64 n_u = lower.offsets[row + 1] - at_u, n_v = upper.offsets[v + 1] - at_v;
+    const u32 *ids_u = lower.ids + at_u, *ids_v = upper.ids + at_v;
     auto both = [&](i64 in_u, i64 in_v) { hit(at_u + in_u, at_v + in_v); };
     if (Places::used && n_v <= 16 * n_u && places.take(ids_u, n_u)) {
         for (i64 in_v = 0; in_v < n_v; ++in_v)
             if (i64 place = places.of(ids_v[in_v])) both(place - 1, in_v);
-    } else if (n_u <= n_v) seek_row(group, ids_u, n_u, ids_v, n_v, both);
-    else seek_row(group, ids_v, n_v, ids_u, n_u, [&](i64 in_v, i64 in_u) { both(in_u, in_v); });
+    } else if (n_u <= n_v) seek_row(ids_u, n_u, ids_v, n_v, both);
+    else seek_row(ids_v, n_v, ids_u, n_u, [&](i64 in_v, i64 in_u) { both(in_u, in_v); });
 }

@@ -86,10 +86,20 @@ struct FirstTrees {
             for (int k = 0; k < rows_read_at_once; ++k)
                 for (int j = 0; j < sampled; ++j)
                     up[k][j] = ids[k][j] == no_id ? near[k] : stale_load(trees + ids[k][j]);
+            u32 open = 0;  // a bit for each pair that is not in one tree
             for (int k = 0; k < rows_read_at_once; ++k)
-                for (int j = 0; j < sampled; ++j)
-                    if (up[k][j] != near[k])
-                        near[k] = link(trees, near[k], up[k][j], arcs, arc_of(lo + first + from + k * step, ids[k][j]));
+                for (int j = 0; j < sampled; ++j) open |= (u32)(up[k][j] != near[k]) << (k * sampled + j);
+            for (; open; open &= open - 1) {  // the lanes of a warp link at the same time, whichever pairs these are
+                u32 one = 0, other = 0;
+                u64 arc = unlinked;
+                for (int k = 0; k < rows_read_at_once; ++k)
+                    for (int j = 0; j < sampled; ++j) {
+                        if (lowest_bit(open) != k * (int)sampled + j) continue;
+                        one = near[k], other = up[k][j];
+                        if (arcs) arc = arc_of(lo + first + from + k * step, ids[k][j]);
+                    }
+                link(trees, one, other, arcs, arc);
+            }
         });
     }
     // Links the patches of an earlier forest: by its other arcs, and by sampled rows, so that most are in one tree.

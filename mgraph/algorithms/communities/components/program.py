@@ -33,7 +33,7 @@ __all__ = ["Links", "connect", "run", "warm"]
 
 PROGRAM = "algorithms/communities/components/forest.cuh"
 ROOM = 1 << 20  #: most pairs per message from a rank to another
-PLANTED = 8  #: the ranks share how the first of this many rows are planted
+PLANTED = 4  #: the ranks share how the first of this many rows are planted
 UNLINKED = np.uint64(2**64 - 1)
 
 

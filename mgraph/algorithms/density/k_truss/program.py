@@ -86,7 +86,7 @@ def _support(shard: Shard, kept: Kept) -> Array:
         for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
             part = fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0])
             n, theirs = len(piece.ids), device.zeros(len(piece.ids), np.uint32)
-            library.Support(n, part=part, own=own, edges=n, theirs=theirs, mine=mine)
+            library.Support(n, lower=part, upper=own, edges=n, theirs=theirs, mine=mine)
             counted.append(theirs)
         for part in shard.exchange.alltoallv(counted):
             mine[a:b] += part

@@ -4,21 +4,20 @@
 
 struct Support {  // one edge per lane, from u of any rank to v: each triangle counts for its three edges
     static constexpr int lanes = 32;
-    Part part;  // the rows of u; its offsets begin with 0
-    Part own;   // the rows of v: all own rows
+    Part lower;  // the rows of u; its offsets begin with 0
+    Part upper;  // the rows of v: all own rows
     i64 edges;
-    u32* theirs;  // per edge of `part`
+    u32* theirs;  // per edge of `lower`
     u32* mine;    // per own edge
     DEVICE void operator()(Grid grid) const {
         Places places;
-        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
+        close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
             u32 found = 0;
-            each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
+            each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
                 reduce_add(theirs + at_u, 1u), reduce_add(mine + at_v, 1u);
                 ++found;
             });
-            found = group.sum(found);
-            if (group.rank() == 0 && found) reduce_add(theirs + edge, found);
+            if (found) reduce_add(theirs + edge, found);
         });
     }
 };

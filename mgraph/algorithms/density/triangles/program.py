@@ -200,19 +200,21 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
     counts = device.zeros(shard.n_vertices, np.int64)
 
     # Intersect rows of u with rows of v.
-    for part, rows in _opposite(shard, kept):
-        n = len(part["ids"])
+    for lower, upper in _ends(shard, kept):
+        n = len(lower["ids"])
         support = device.zeros(n, np.uint32)
-        library.Close(-(-n // LANES), part=part, own=rows, edges=n, counting=counting, support=support, counts=counts)
-        library.AddSupport(n, ids=part["ids"], support=support, n=n, counts=counts)
-        del part, rows, support
+        library.Close(
+            -(-n // LANES), lower=lower, upper=upper, edges=n, counting=counting, support=support, counts=counts
+        )
+        library.AddSupport(n, ids=lower["ids"], support=support, n=n, counts=counts)
+        del lower, upper, support
 
     # Send counts to their owners.
     mine = None if both is None else sum_to_owners(shard, both)
     return Corners(sum_to_owners(shard, counts), keeper.own_degrees, keeper.loops, mine)
 
 
-def _opposite(shard: Shard, kept: Kept) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _ends(shard: Shard, kept: Kept) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the rows of u and those of v to intersect on this rank, as the fields of a `Part`."""
     # Cut the rows into pieces, and exchange them one after another.
     device, own = shard.device, fields_of(kept, shard.lo)

@@ -1,6 +1,6 @@
 // Counts triangles of the undirected graph behind the edges. Each edge is kept once, at its lower end: the vertex of
 // smaller degree, or of smaller id among equals. So a vertex keeps at most sqrt(2 m) edges, and a triangle is found
-// once, from its lowest vertex u: its edge to v, an own vertex of this rank, is closed by each w to which both u and v
+// once, from its lowest vertex u: its edge to v is closed by each w to which both u and v
 // keep an edge. Rows of kept edges ascend. twice[e] is 1 if an edge of a directed graph has arcs both ways.
 #pragma once
 #include "algorithms/density/edge_triangles.cuh"
@@ -121,8 +121,8 @@ enum Counting { triangles, arcs_opposite, arcs_multiplied };
 
 struct Close {  // counts the triangles of an edge, from u of any rank to v, with the rows' common w; an edge per lane
     static constexpr int lanes = 32;
-    Part part;  // the rows of u; its offsets begin with 0
-    Part own;  // the rows of v: all own rows
+    Part lower;  // the rows of u; its offsets begin with 0
+    Part upper;  // the rows of v
     i64 edges;
     i64 counting;
     u32* support;  // per edge from u to w: amount to add to w
@@ -130,28 +130,26 @@ struct Close {  // counts the triangles of an edge, from u of any rank to v, wit
     DEVICE void operator()(Grid grid) const {
         Items share = grid.items(Tile<lanes>{}, edges);
         Places places;
-        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
-            i64 from = part.offsets[row], to = part.offsets[row + 1];
-            close(group, edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
+        close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
+            i64 from = lower.offsets[row], to = lower.offsets[row + 1];
+            close(edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
         });
     }
     // `whole`: a CPU's thread has all edges of the row, so that it needs no atomics.
-    template <class Group>
-    DEVICE void close(Group group, i64 edge, i64 row, i64 v, Places& places, bool whole) const {
+    DEVICE void close(i64 edge, i64 row, i64 v, Places& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
-        u32 uv = part.arcs(edge);
-        each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
-            u32 uw = part.arcs(at_u), vw = own.arcs(at_v), all = uv * uw * vw;
+        u32 uv = lower.arcs(edge);
+        each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
+            u32 uw = lower.arcs(at_u), vw = upper.arcs(at_v), all = uv * uw * vw;
             u32 to_w = counting == arcs_opposite ? uv : all;
             if (whole) support[at_u] += to_w;
             else reduce_add(support + at_u, to_w);
             to_u += counting == arcs_opposite ? vw : all;
             to_v += counting == arcs_opposite ? uw : all;
         });
-        to_u = group.sum(to_u), to_v = group.sum(to_v);
-        if (group.rank() || to_v == 0) return;
-        atomic_add(counts + part.first + row, to_u);
-        atomic_add(counts + own.first + v, to_v);
+        if (to_v == 0) return;
+        atomic_add(counts + lower.first + row, to_u);
+        atomic_add(counts + upper.first + v, to_v);
     }
 };
 

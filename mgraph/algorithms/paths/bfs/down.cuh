@@ -26,8 +26,7 @@ struct SearchDown {
     // Finds those of a lane's ids (no_id for none) that nobody has visited. Each step is one access for all of them.
     template <int n> DEVICE void discover(const u32 (&ids)[n], bool look_again) const {
         u32* bits = search.seen(world.rank, s.buffer);
-        u32 open = 0, before[n];
-        for (int k = 0; k < n; ++k) open |= (u32)(ids[k] != no_id) << k;
+        u32 open = present(ids), before[n];
         open &= ~saw_bits(bits, ids, open);
         if (look_again) open &= ~get_bits(bits, ids, open);
         for (int k = 0; k < n; ++k)

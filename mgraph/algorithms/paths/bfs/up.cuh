@@ -144,9 +144,7 @@ struct SearchUp {
                     id[j][k] = open >> k & 1 && slot < end[k] ? back.id_at(slot) : no_id;
                 }
             for (int j = 0; j < slots_at_once; ++j) {
-                u32 live = 0;
-                for (int k = 0; k < rows_at_once; ++k) live |= (u32)(id[j][k] != no_id) << k;
-                u32 hits = saw_bits(bits, id[j], live & open);
+                u32 hits = saw_bits(bits, id[j], present(id[j]) & open);
                 for (int k = 0; k < rows_at_once; ++k)
                     if (hits >> k & 1) parent[k] = id[j][k];
                 open &= ~hits;
@@ -169,13 +167,12 @@ struct SearchUp {
         if constexpr (in_stretches<View>) {
             i64 at = row < 0 ? 0 : back.begins(row) + looks, end = row < 0 ? 0 : back.ends(row);
             for (; tile.any(at < end); at += rest_at_once * few) {
-                u32 id[rest_at_once], live = 0, first = no_id;
+                u32 id[rest_at_once], first = no_id;
                 for (int j = 0; j < rest_at_once; ++j) {
                     i64 slot = at + group.rank() * rest_at_once + j;
                     id[j] = slot < end ? back.id_at(slot) : no_id;
                 }
-                for (int j = 0; j < rest_at_once; ++j) live |= (u32)(id[j] != no_id) << j;
-                u32 hits = saw_bits(bits, id, live);
+                u32 hits = saw_bits(bits, id, present(id));
                 for (int j = rest_at_once - 1; j >= 0; --j)
                     if (hits >> j & 1) first = id[j];
                 u32 lanes = group.ballot(hits != 0);
