@@ -76,7 +76,8 @@ class MgraphPlugin(WorkerPlugin):
         # Register the handlers and metrics.
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
-        worker.metrics.update(self.meter.metrics())
+        # A heartbeat waits for metrics of GPUs while it goes through the dict. If that changed, Dask would close the worker.
+        worker.metrics = {**worker.metrics, **self.meter.metrics()}
         prometheus.expose(self.meter)
         if worker.nanny and threading.current_thread() is threading.main_thread():
             # A terminal sends Ctrl-C to all its processes. Otherwise it would end the workers of a LocalCluster
@@ -87,8 +88,8 @@ class MgraphPlugin(WorkerPlugin):
         """End all sessions and free their shards."""
         for name in (SESSION_HANDLER, HANDLER):
             worker.handlers.pop(name, None)
-        for name in self.meter.metrics():
-            worker.metrics.pop(name, None)
+        ours = self.meter.metrics()
+        worker.metrics = {name: metric for name, metric in worker.metrics.items() if name not in ours}
         prometheus.withdraw(self.meter)
         await self.table.close(TEARDOWN_SECONDS)
         self.dispatcher.close()

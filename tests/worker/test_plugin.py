@@ -1,12 +1,15 @@
-"""What the plugin of a worker makes for a session: exchanges that wait as long as the graph's `patience` says."""
+"""Plugin of a worker: its metrics, and exchanges that wait as long as the graph's `patience` says."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from distributed import Scheduler, Worker
+from distributed.core import Status
 from exchange_ranks import dispatcher_on, running_loop
 from patience import patience
 
@@ -74,3 +77,34 @@ def test_every_exchange_has_the_patience_of_the_graph(name, monkeypatch):
     assert options_of[exchange]["patience"] == 7.5
     if name == "tcp":
         assert options_of[exchange]["key"] == ("g", 3)
+
+
+def test_a_heartbeat_that_waits_for_a_metric_outlives_the_plugin():
+    """Dask's metrics of GPUs are awaited: a heartbeat may be among them when the plugin comes or goes."""
+
+    async def main() -> None:
+        asked, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(worker: Worker) -> int:
+            asked.set()
+            await goes_on.wait()
+            return 1
+
+        async with (
+            Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler,
+            Worker(scheduler.address, host="127.0.0.1", nthreads=1, heartbeat_interval="1h") as worker,
+        ):
+            worker.metrics = {"slow": slow, **worker.metrics}
+            for change in (lambda: worker.plugin_add(MgraphPlugin()), lambda: worker.plugin_remove("mgraph")):
+                asked.clear()
+                goes_on.clear()
+                beat = asyncio.create_task(worker.heartbeat())
+                await asked.wait()
+                answer = await change()
+                assert answer["status"] == "OK", answer
+                goes_on.set()
+                await beat
+                assert worker.status == Status.running
+                assert ("mgraph" in await worker.get_metrics()) == ("mgraph" in worker.plugins)
+
+    asyncio.run(asyncio.wait_for(main(), patience(60)))
