@@ -76,7 +76,7 @@ class MgraphPlugin(WorkerPlugin):
         # Register the handlers and metrics.
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
-        # A heartbeat waits for metrics of GPUs while it goes through the dict. If that changed, Dask would close the worker.
+        # A heartbeat goes through the dict, and waits for metrics of GPUs. Dask would close the worker if it changed.
         worker.metrics = {**worker.metrics, **self.meter.metrics()}
         prometheus.expose(self.meter)
         if worker.nanny and threading.current_thread() is threading.main_thread():
