@@ -1,7 +1,7 @@
 // Counts triangles of the undirected graph behind the edges. Each edge is kept once, at its lower end: the vertex of
 // smaller degree, or of smaller id among equals. So a vertex keeps at most sqrt(2 m) edges, and a triangle is found
-// once, from its lowest vertex u: its edge to v is closed by each w to which both u and v keep an edge. Rows of kept edges
-// ascend. twice[e] is 1 if an edge of a directed graph has arcs both ways.
+// once, from its lowest vertex u: its edge to v is closed by each w to which both u and v keep an edge. Rows of kept
+// edges ascend. twice[e] is 1 if an edge of a directed graph has arcs both ways.
 #pragma once
 #include "algorithms/density/edge_triangles.cuh"
 #include "kernels/rows.cuh"
