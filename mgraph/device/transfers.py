@@ -30,8 +30,6 @@ class Transfers(Allocator):
         if self.kind != "cpu":
             if type(array) is self.xp.ndarray and dtype in (None, array.dtype) and array.flags.c_contiguous:
                 return array  # CuPy's own check takes 2 us
-            if type(array) is np.ndarray and dtype in (None, array.dtype) and self._is_small(array):
-                return self._sent(array)
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
             if self.page_locked(array) and dtype in (None, array.dtype):
@@ -56,14 +54,16 @@ class Transfers(Allocator):
         The driver has read a few bytes of pageable memory when its call returns. CuPy would copy them to page-locked
         memory first, and record an event that tells when this memory is free again.
         """
-        return array if self.kind == "cpu" else self._sent(array)
-
-    def _is_small(self, array: np.ndarray) -> bool:
-        """Return True for a host array that `sent` may copy."""
-        return (
-            array.nbytes < STAGING and array.flags.c_contiguous and array.dtype.kind in "biuf"
-            and array.dtype.isnative and not self.page_locked(array)
+        if self.kind == "cpu":
+            return array
+        out, cuda = self.empty(len(array), array.dtype), self.xp.cuda
+        if not len(array):
+            return out
+        cuda.runtime.memcpyAsync(
+            out.data.ptr, array.__array_interface__["data"][0], array.nbytes, cuda.runtime.memcpyHostToDevice,
+            cuda.get_current_stream().ptr,
         )  # fmt: skip
+        return out
 
     def page_locked(self, array: Any) -> bool:
         """Return True if an array is contiguous and in page-locked host memory."""
@@ -98,8 +98,7 @@ class Transfers(Allocator):
         """Begin to copy a contiguous host array. If it is page-locked, it must stay as it is for a while."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
         runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
-        if array.nbytes:
-            runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         return out
 
     # ---- to the host -------------------------------------------------------------------------------------------------
