@@ -125,6 +125,20 @@ def test_a_column_of_the_cpu_is_not_copied():
     assert Device("cpu").begin_copy(column) is column
 
 
+class Converted(np.ndarray):
+    """Stands for an array of CuPy."""
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.dtype(np.float64), "float64", np.int64, None])
+def test_an_array_on_a_gpu_is_converted_unless_it_has_the_dtype(dtype):
+    """NumPy's dtype float64 equals None."""
+    xp = SimpleNamespace(ndarray=Converted, asarray=np.asarray, ascontiguousarray=np.ascontiguousarray)
+    given = np.arange(5).view(Converted)
+    there = Device.asarray(SimpleNamespace(kind="cuda", xp=xp), given, dtype)
+    assert there.dtype == (np.int64 if dtype is None else dtype) and there.tolist() == list(range(5))
+    assert (there is given) == (there.dtype == np.int64)
+
+
 @pytest.mark.gpu
 def test_a_copy_that_was_begun_has_the_columns_values():
     import cupyx

@@ -28,11 +28,11 @@ class Transfers(Allocator):
         """Return `array` on this device, contiguous and aligned. Copies only if needed."""
         # To a GPU: without a copy, by CuPy, from page-locked memory, or with a reservation for its staging.
         if self.kind != "cpu":
-            if type(array) is self.xp.ndarray and dtype in (None, array.dtype) and array.flags.c_contiguous:
+            if type(array) is self.xp.ndarray and _is_of(array, dtype) and array.flags.c_contiguous:
                 return array  # CuPy's own check takes 2 us
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
-            if self.page_locked(array) and dtype in (None, array.dtype):
+            if self.page_locked(array) and _is_of(array, dtype):
                 copy = self._sent(array)
                 self.xp.cuda.get_current_stream().synchronize()
                 return copy
@@ -42,7 +42,7 @@ class Transfers(Allocator):
         # To the CPU: without a copy if dtype and layout fit.
         host = array if type(array) is np.ndarray else self.to_host(array)
         flags = host.flags
-        if (dtype is None or host.dtype == dtype) and flags.c_contiguous and flags.aligned:
+        if _is_of(host, dtype) and flags.c_contiguous and flags.aligned:
             return host
         copy = self.empty(host.size, host.dtype if dtype is None else dtype).reshape(host.shape)
         np.copyto(copy, host, casting="unsafe")
@@ -202,3 +202,8 @@ class Transfers(Allocator):
             return out
 
         return fetched
+
+
+def _is_of(array: Any, dtype: Any) -> bool:
+    """Return True if an array has a dtype, or if any will do. NumPy's dtype float64 equals None, too."""
+    return dtype is None or bool(array.dtype == dtype)
