@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workloads.bench.harness import three_digits
+
 __all__ = ["HELP", "Hosts", "add_arguments", "bfs_bytes", "pagerank_bytes", "rows", "run"]
 
 HELP = "predict the time of BFS and PageRank on several hosts by a model"
@@ -122,7 +124,7 @@ def rows(scales: Sequence[int], counts: Sequence[int], gigabits: Sequence[float]
                     hosts = Hosts(count, rate)
                     why = lacks(scale, hosts, state)
                     time = 1e3 * seconds(scale, hosts)
-                    cells.append((f"{time:,.0f}" if time >= 100 else f"{time:.3g}") + (f" ({why})" if why else ""))
+                    cells.append(three_digits(time) + (f" ({why})" if why else ""))
             table.append(f"| {scale} | {count} | {' | '.join(cells)} |")
     return table
 

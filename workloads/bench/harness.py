@@ -32,6 +32,7 @@ __all__ = [
     "short",
     "show_table",
     "summary",
+    "three_digits",
 ]
 
 ARCHIVE = ROOT / "benchmarks" / "results"
@@ -69,6 +70,11 @@ def short(n: int) -> str:
         if n >= unit:
             return f"{round(n / unit, 1):g}{letter}"
     return str(n)
+
+
+def three_digits(value: float) -> str:
+    """Return a number with three digits, or all those before the point: 0.125, 12.5, 1,250."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def archive_folder(hardware: dict[str, Any]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.bench.harness import short
+from workloads.bench.harness import short, three_digits
 from workloads.results.archive import Run, of, parameters, provenance
 
 __all__ = ["by_gpus", "points_by_gpus", "six_by_gpus"]
@@ -39,7 +39,9 @@ def by_gpus(runs: list[Run], names: tuple[str, ...] = ()) -> tuple[str, list[str
     for name in names or dict.fromkeys(name for line in lines for name in line["algorithms"]):
         times = [line["algorithms"].get(name, {}).get("p50_ms") for line in lines]  # None: it had too little memory
         stars = [" *" if (name, line["workers"]) in lost else "" for line in lines]
-        cells = ["no memory" if time is None else f"{time:.3g}{star}" for time, star in zip(times, stars, strict=True)]
+        cells = [
+            "no memory" if time is None else three_digits(time) + star for time, star in zip(times, stars, strict=True)
+        ]
         rows.append([name, *cells])
     return provenance(run[0]), columns, rows
 

@@ -14,7 +14,7 @@ from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.client.results.results import VertexRows
 from mgraph.errors import CapacityError
 from mgraph.structures.reads import Csr
-from workloads.bench.harness import summary
+from workloads.bench.harness import summary, three_digits
 from workloads.scaling.point import Analytics
 
 __all__ = ["NAMES", "SLACK", "Algorithms", "first_column", "slower", "slower_pairs"]
@@ -117,7 +117,7 @@ class Algorithms(Analytics):
                 except CapacityError as error:
                     point.say(f"{who}: {error}")
                     continue
-                point.say(f"{who}: {timing['p50_ms']:.3g} ms, first {timing['first_ms']:.4g}")
+                point.say(f"{who}: {three_digits(timing['p50_ms'])} ms, first {three_digits(timing['first_ms'])}")
             return figures
 
     def _roots(self) -> list[int]:

@@ -27,7 +27,7 @@ from mgraph.client.creation.placement import choose_workers
 from mgraph.device import Device, gpu_count
 from mgraph.errors import InvalidOption
 from workloads.arguments import add_born_graph, add_record, check_least, device_of
-from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
+from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table, three_digits
 from workloads.inputs.generators import SHAPES
 from workloads.report.command import shown
 from workloads.results.record import Record
@@ -141,7 +141,7 @@ def _show_algorithms(
     for name in dict.fromkeys(name for figures in points.values() for name in figures):
         stars = {many for _, many, lost in losses if lost == name}
         cells = [
-            f"{figures[name]['p50_ms']:.3g}{' *' if count in stars else ''}" if name in figures else "no memory"
+            three_digits(figures[name]["p50_ms"]) + " *" * (count in stars) if name in figures else "no memory"
             for count, figures in points.items()
         ]
         rows.append([name, *cells])
