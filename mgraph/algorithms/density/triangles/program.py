@@ -190,7 +190,7 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
 
     O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Memory, for k kept edges, about m / p of
     them on a rank of p: 16 bytes per kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes
-    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 20 MiB per rank,
+    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 40 MiB per rank,
     on GPUs up to a quarter of the free memory.
     """
     # Keep each edge at its lower end.
