@@ -31,15 +31,17 @@ DEVICE void close_edges(Grid grid, const Part& lower, const Part& upper, i64 edg
 }
 
 // Hash table of the places of the vertices of u's row, by the low bits of their ids. A CPU's thread builds it once for
-// all edges from u; a GPU does not use it.
-struct Places {
+// all edges from u; a GPU does not use it. The hubs of several ranks have neighbouring ids with the same low bits, and
+// would be in one long run. So if there are `several`, blocks of ids are shifted, which takes a lookup longer.
+template <bool several> struct Places {
     static constexpr bool used = Tile<32>::size() == 1;
     static constexpr i64 size = used ? 8192 : 1, most = size / 4;  // fits into L1; longer rows do without
+    static constexpr u32 block = 8192, apart = 2731;
     const u32* ids = nullptr;
     i64 n = 0;
     u16 places[size] = {};  // from 1 on
     DEVICE u16& of(u32 id) {
-        u32 at = id;
+        u32 at = several ? id + id / block * apart : id;
         while (places[at % size] && ids[places[at % size] - 1] != id) ++at;
         return places[at % size];
     }
@@ -53,6 +55,12 @@ struct Places {
     }
 };
 
+// Calls work(places) with a table for these rows.
+template <class Work> DEVICE void with_places(const Part& lower, const Part& upper, Work work) {
+    if (Tile<32>::size() > 1 || lower.ids == upper.ids) work(Places<false>{});
+    else work(Places<true>{});
+}
+
 // Intersects two rows: searches the vertices of the shorter one in the longer one.
 template <class Hit> DEVICE void seek_row(const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
     i64 hint = 0;
@@ -64,7 +72,7 @@ template <class Hit> DEVICE void seek_row(const u32* shorter, i64 n, const u32* 
 }
 
 // Calls hit(edge of lower, edge of upper) for each vertex that both rows have.
-template <class Hit>
+template <class Places, class Hit>
 DEVICE void each_common(const Part& lower, const Part& upper, i64 row, i64 v, Places& places, Hit hit) {
     i64 at_u = lower.offsets[row], at_v = upper.offsets[v];
     i64 n_u = lower.offsets[row + 1] - at_u, n_v = upper.offsets[v + 1] - at_v;

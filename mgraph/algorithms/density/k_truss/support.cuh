@@ -10,14 +10,15 @@ struct Support {  // one edge per lane, from u of any rank to v: each triangle c
     u32* theirs;  // per edge of `lower`
     u32* mine;    // per own edge
     DEVICE void operator()(Grid grid) const {
-        Places places;
-        close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
-            u32 found = 0;
-            each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
-                reduce_add(theirs + at_u, 1u), reduce_add(mine + at_v, 1u);
-                ++found;
+        with_places(lower, upper, [&](auto places) {
+            close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
+                u32 found = 0;
+                each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
+                    reduce_add(theirs + at_u, 1u), reduce_add(mine + at_v, 1u);
+                    ++found;
+                });
+                if (found) reduce_add(theirs + edge, found);
             });
-            if (found) reduce_add(theirs + edge, found);
         });
     }
 };

@@ -129,14 +129,15 @@ struct Close {  // counts the triangles of an edge, from u of any rank to v, wit
     i64* counts;  // per vertex of the graph
     DEVICE void operator()(Grid grid) const {
         Items share = grid.items(Tile<lanes>{}, edges);
-        Places places;
-        close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
-            i64 from = lower.offsets[row], to = lower.offsets[row + 1];
-            close(edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
+        with_places(lower, upper, [&](auto places) {
+            close_edges(grid, lower, upper, edges, [&](i64 edge, i64 row, i64 v) {
+                i64 from = lower.offsets[row], to = lower.offsets[row + 1];
+                close(edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
+            });
         });
     }
     // `whole`: a CPU's thread has all edges of the row, so that it needs no atomics.
-    DEVICE void close(i64 edge, i64 row, i64 v, Places& places, bool whole) const {
+    template <class Places> DEVICE void close(i64 edge, i64 row, i64 v, Places& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = lower.arcs(edge);
         each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
