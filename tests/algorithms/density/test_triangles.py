@@ -184,6 +184,7 @@ def test_no_room_for_in_edges_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_travels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "PIECE", 500)
+    monkeypatch.setattr(program, "ALONE", 500)
     graph = random_graph(4, 1000, 30000, directed=False)
     made = shards(graph, cut(graph.n, 2))
     run(made, TRIANGLES)

@@ -58,8 +58,8 @@ FILE = "algorithms/density/triangles/triangles.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: amounts that triangles add
 PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row, at least: about 16 MiB from each rank
-ALONE = 1 << 30  #: the same on a single rank, and on GPUs at most
-ITEM_BYTES, SHARE = 16, 4  #: pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
+ALONE = 1 << 30  #: the same on a single rank, and at most
+ITEM_BYTES, SHARE = 16, 4  #: pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of the free memory
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,12 @@ def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
     size += kept.offsets
     total = int(size[-1])
 
-    # All ranks cut into as many pieces. On GPUs these are large, since after each the ranks wait for the slowest one.
-    piece = ALONE if shard.size == 1 else PIECE
-    if shard.size > 1 and device.kind == "cuda":
-        piece = min(max(PIECE, device.memory_free // (SHARE * ITEM_BYTES * shard.size)), ALONE)
+    # All ranks cut into as many pieces. These are large, since after each the ranks wait for the slowest one. All ranks
+    # on CPUs may share the memory of one host.
+    piece = ALONE
+    if shard.size > 1:
+        sharing = shard.size if device.kind == "cpu" else 1
+        piece = min(max(PIECE, device.memory_free // (SHARE * ITEM_BYTES * shard.size * sharing)), ALONE)
     longest, room = shard.exchange.allreduce(np.array([total, -piece], np.int64), "max").tolist()
     most = -(-longest // -room)
     marks = device.asarray(np.arange(most + 1, dtype=np.int64) * -(-total // max(most, 1)))
@@ -190,8 +192,8 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
 
     O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Memory, for k kept edges, about m / p of
     them on a rank of p: 16 bytes per kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes
-    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 40 MiB per rank,
-    on GPUs up to a quarter of the free memory.
+    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and a quarter of
+    the free memory at most, of all ranks together on CPUs, but 40 MiB per rank at least.
     """
     # Keep each edge at its lower end.
     device, keeper = shard.device, Keeper(shard, sides(shard, "a count of triangles"))
