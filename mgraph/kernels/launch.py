@@ -25,7 +25,7 @@ __all__ = ["Kernel", "Library", "Struct", "View", "compile_together", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
 Launch = Callable[..., None]  #: launches a kernel: ``launch(items, **fields)``
-NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of `_Packer.fast`
+NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of the code with the minimal checks
 
 
 class Struct:
@@ -39,12 +39,7 @@ class Struct:
         """Return the bytes for a kernel's field, cached by the field's declaration."""
         data = self._packed.get(id(field.inner))
         if data is None:
-            packer = _inner_packer(field, device)
-            try:
-                data = packer.fast(self.values)
-            except NOT_FAST:
-                data = packer(self.values)
-            self._packed[id(field.inner)] = data
+            data = self._packed[id(field.inner)] = _inner_packer(field, device)(self.values)
         return data
 
 
@@ -101,7 +96,7 @@ def launcher(_function, _threads, _last):
         try:
             packed = _pack({values})
         except _NOT_FAST:
-            packed = _packer(dict({fields}))
+            packed = _packer._checked(dict({fields}))
         if _items > 0:
             _function(packed + _last, _items, _threads)
     return {kernel}
@@ -123,10 +118,11 @@ def _struct(value: Any) -> Any:
 class _Packer:
     """Packer of values by name into the bytes of fields in order.
 
-    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So `fast` and `launcher` are
-    code generated for these fields with the minimal checks: a loop over the fields takes twice as long, and functions
-    per kind of field half as long again. The code raises one of `NOT_FAST` for dicts, for read-only or empty arrays,
-    and for wrong values. The packer itself accepts dicts and such arrays. Only then the wrong value is searched for.
+    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So `_fast` and `launcher`
+    are code generated for these fields with the minimal checks: a loop over the fields takes twice as long, and
+    functions per kind of field half as long again. The code raises one of `NOT_FAST` for dicts, for read-only or empty
+    arrays, and for wrong values. Then `_slow` packs those that are right, and only if it fails too is the wrong value
+    searched for.
     """
 
     def __init__(self, where: str, fields: tuple[Field, ...], device: Device) -> None:
@@ -149,7 +145,7 @@ class _Packer:
         for i, f in enumerate(fields):
             value, kind = f"values[{f.name!r}]", f"_kind{i}"
             self._code[kind] = f if f.inner else np.dtype(f.dtype)
-            fast.append(self._fast(i, value))
+            fast.append(self._expression(i, value))
             if f.inner:
                 _inner_packer(f, device)  # cached now: the first launch would take 0.1 ms longer
                 slow.append(f"_struct({value}, {kind})")
@@ -158,10 +154,10 @@ class _Packer:
 
         # Compile both functions.
         n = len(fields)
-        self.fast = eval(f"lambda values: _pack({', '.join(fast)}) if len(values) == {n} else _none()", self._code)
+        self._fast = eval(f"lambda values: _pack({', '.join(fast)}) if len(values) == {n} else _none()", self._code)
         self._slow = eval(f"lambda values: _pack({', '.join(slow)})", self._code)
 
-    def _fast(self, i: int, value: str) -> str:
+    def _expression(self, i: int, value: str) -> str:
         """Return an expression for the packed field `i` with the minimal checks; `value` is that of its value."""
         f, kind = self.fields[i], f"_kind{i}"
         if f.inner:
@@ -180,7 +176,7 @@ class _Packer:
         names = [f.name for f in self.fields]
         text = (_LAUNCHERS if names else _LAUNCHERS_OF_PACKED).format(
             kernel=self.where, parameters=", ".join(["_items", "*", *names]),
-            values=", ".join(self._fast(i, name) for i, name in enumerate(names)),
+            values=", ".join(self._expression(i, name) for i, name in enumerate(names)),
             fields=", ".join(f"{name}={name}" for name in names),
         )  # fmt: skip
         exec(compile(text, __file__, "exec"), self._code)
@@ -188,6 +184,15 @@ class _Packer:
         return launcher
 
     def __call__(self, values: Mapping[str, Any]) -> bytes:
+        """Return the packed values; raises `TypeError` for a wrong one."""
+        try:
+            packed: bytes = self._fast(values)
+        except NOT_FAST:
+            packed = self._checked(values)
+        return packed
+
+    def _checked(self, values: Mapping[str, Any]) -> bytes:
+        """Pack dicts, and read-only or empty arrays, too."""
         try:
             if values.keys() == self._names:
                 packed: bytes = self._slow(values)
@@ -279,11 +284,7 @@ class Kernel:
                 _ = first.launcher
                 self._packers[n] = first, last
         first, last = self._packers[n]
-        try:
-            packed = last.fast(fixed)
-        except NOT_FAST:
-            packed = last(fixed)
-        launch = first.launcher(self.function, self.threads, packed)
+        launch = first.launcher(self.function, self.threads, last(fixed))
         launch.fixed = fixed  # type: ignore[attr-defined]
         return launch
 
