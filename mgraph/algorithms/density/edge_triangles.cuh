@@ -72,13 +72,13 @@ template <class Hit> DEVICE void seek_row(const u32* shorter, i64 n, const u32* 
 }
 
 // Calls hit(edge of lower, edge of upper) for each vertex that both rows have.
-template <class Places, class Hit>
-DEVICE void each_common(const Part& lower, const Part& upper, i64 row, i64 v, Places& places, Hit hit) {
+template <bool several, class Hit>
+DEVICE void each_common(const Part& lower, const Part& upper, i64 row, i64 v, Places<several>& places, Hit hit) {
     i64 at_u = lower.offsets[row], at_v = upper.offsets[v];
     i64 n_u = lower.offsets[row + 1] - at_u, n_v = upper.offsets[v + 1] - at_v;
     const u32 *ids_u = lower.ids + at_u, *ids_v = upper.ids + at_v;
     auto both = [&](i64 in_u, i64 in_v) { hit(at_u + in_u, at_v + in_v); };
-    if (Places::used && n_v <= 16 * n_u && places.take(ids_u, n_u)) {
+    if (places.used && n_v <= 16 * n_u && places.take(ids_u, n_u)) {
         for (i64 in_v = 0; in_v < n_v; ++in_v)
             if (i64 place = places.of(ids_v[in_v])) both(place - 1, in_v);
     } else if (n_u <= n_v) seek_row(ids_u, n_u, ids_v, n_v, both);

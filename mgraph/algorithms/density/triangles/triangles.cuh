@@ -137,7 +137,8 @@ struct Close {  // counts the triangles of an edge, from u of any rank to v, wit
         });
     }
     // `whole`: a CPU's thread has all edges of the row, so that it needs no atomics.
-    template <class Places> DEVICE void close(i64 edge, i64 row, i64 v, Places& places, bool whole) const {
+    template <bool several>
+    DEVICE void close(i64 edge, i64 row, i64 v, Places<several>& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
         u32 uv = lower.arcs(edge);
         each_common(lower, upper, row, v, places, [&](i64 at_u, i64 at_v) {
