@@ -26,16 +26,19 @@ class Transfers(Allocator):
 
     def asarray(self, array: Any, dtype: Any = None) -> Array:
         """Return `array` on this device, contiguous and aligned. Copies only if needed."""
-        # To a GPU: without a copy, by CuPy, from page-locked memory, or with a reservation for its staging.
+        # To a GPU: without a copy, directly, through page-locked memory of CuPy, or with a reservation for that.
         if self.kind != "cpu":
             if type(array) is self.xp.ndarray and _is_of(array, dtype) and array.flags.c_contiguous:
                 return array  # CuPy's own check takes 2 us
+            if _is_plain(array) and _is_of(array, dtype):
+                locked = self.page_locked(array)
+                if locked or array.nbytes < STAGING:
+                    copy = self._sent(array)
+                    if locked:  # the driver has read other memory of this size when its call returns
+                        self.xp.cuda.get_current_stream().synchronize()
+                    return copy
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
-            if self.page_locked(array) and _is_of(array, dtype):
-                copy = self._sent(array)
-                self.xp.cuda.get_current_stream().synchronize()
-                return copy
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
 
@@ -54,16 +57,7 @@ class Transfers(Allocator):
         The driver has read a few bytes of pageable memory when its call returns. CuPy would copy them to page-locked
         memory first, and record an event that tells when this memory is free again.
         """
-        if self.kind == "cpu":
-            return array
-        out, cuda = self.empty(len(array), array.dtype), self.xp.cuda
-        if not len(array):
-            return out
-        cuda.runtime.memcpyAsync(
-            out.data.ptr, array.__array_interface__["data"][0], array.nbytes, cuda.runtime.memcpyHostToDevice,
-            cuda.get_current_stream().ptr,
-        )  # fmt: skip
-        return out
+        return array if self.kind == "cpu" else self._sent(array)
 
     def page_locked(self, array: Any) -> bool:
         """Return True if an array is contiguous and in page-locked host memory."""
@@ -78,8 +72,7 @@ class Transfers(Allocator):
         The caller keeps such an array unchanged until it has waited for the current stream. CuPy would copy it to
         page-locked memory of its own first.
         """
-        host = self.kind != "cpu" and type(array) is np.ndarray and array.nbytes >= STAGING
-        if host and array.flags.c_contiguous and array.dtype.isnative:
+        if self.kind != "cpu" and _is_plain(array) and array.nbytes >= STAGING:
             return self._sent(array)
         return self.asarray(array)
 
@@ -98,7 +91,8 @@ class Transfers(Allocator):
         """Begin to copy a contiguous host array. If it is page-locked, it must stay as it is for a while."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
         runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
-        runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        if array.nbytes:
+            runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         return out
 
     # ---- to the host -------------------------------------------------------------------------------------------------
@@ -207,3 +201,8 @@ class Transfers(Allocator):
 def _is_of(array: Any, dtype: Any) -> bool:
     """Return True if an array has a dtype, or if any will do. NumPy's dtype float64 equals None, too."""
     return dtype is None or bool(array.dtype == dtype)
+
+
+def _is_plain(array: Any) -> bool:
+    """Return True if an array is NumPy's, contiguous, of numbers in this machine's byte order."""
+    return type(array) is np.ndarray and array.flags.c_contiguous and array.dtype.isnative and array.dtype.kind in "biuf"

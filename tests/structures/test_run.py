@@ -7,7 +7,7 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph.batch import EdgeBatch
-from mgraph.device import Device
+from mgraph.device import STAGING, Device
 from mgraph.errors import UnknownVertex
 from mgraph.structures.run import FEW, Run, sort_batch, sort_few, sort_run
 
@@ -75,13 +75,24 @@ def test_few_operations_are_sorted_as_many_are(device, n, columns, all_are):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("n", [1, 7, FEW])
-def test_what_was_sent_may_be_changed_at_once(n):
+@pytest.mark.parametrize(
+    ("copy", "n", "locked"),
+    [
+        *(("sent", n, False) for n in (1, 7, FEW)),
+        *(("asarray", n, locked) for n in (1, STAGING // 8 - 1, STAGING // 8) for locked in (False, True)),
+    ],
+)
+def test_what_was_sent_may_be_changed_at_once(copy, n, locked):
     device, source = Device("cuda"), np.arange(1, n + 1, dtype=np.uint64)
+    if locked:
+        import cupyx
+
+        source = cupyx.empty_pinned(n, np.uint64)
+        source[:] = np.arange(1, n + 1)
     busy = device.zeros(1 << 26, np.float64)
     for _ in range(20):  # the copy has to wait for these
         busy += 1
-    here = device.sent(source)
+    here = getattr(device, copy)(source)
     source[:] = 0
     assert device.to_host(here).tolist() == list(range(1, n + 1))
 
