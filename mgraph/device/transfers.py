@@ -205,4 +205,6 @@ def _is_of(array: Any, dtype: Any) -> bool:
 
 def _is_plain(array: Any) -> bool:
     """Return True if an array is NumPy's, contiguous, of numbers in this machine's byte order."""
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.dtype.isnative and array.dtype.kind in "biuf"
+    if type(array) is not np.ndarray or not array.flags.c_contiguous:
+        return False
+    return array.dtype.isnative and array.dtype.kind in "biuf"

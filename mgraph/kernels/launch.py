@@ -25,7 +25,7 @@ __all__ = ["Kernel", "Library", "Struct", "View", "compile_together", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
 Launch = Callable[..., None]  #: launches a kernel: ``launch(items, **fields)``
-NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of the code with the minimal checks
+NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of the packers' fast code
 
 
 class Struct:
