@@ -63,6 +63,14 @@ def test_random(structure: str, device: str, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
+def test_undirected_graphs(device: str, size: int) -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = replace(random_graph(seed, 200, 150), directed=False)
+        check(graph, cut(graph.n, size, even=False), device=device)
+
+
+@pytest.mark.parametrize("size", [1, 2])
 def test_chains_of_components(device: str, small: None, size: int) -> None:
     for graph in (chain(60, 3, 1), chain(3, 100, 2), chain(1, 50, 3), chain(100, 2, 4)):
         check(graph, cut(graph.n, size), structure="gpma+", device=device)

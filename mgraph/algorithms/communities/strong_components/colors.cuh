@@ -13,7 +13,8 @@
 //                 inboxes need. They are read in the next spread or tell
 //   name, learn, share_names, label  find the least name in each component, at the root's owner
 // A vertex has one word: its remaining edges while edges are counted, then its color, at last a name. The word of
-// another rank's vertex has this rank's part: the edges to take away, or the largest color to give it.
+// another rank's vertex has this rank's part: the edges to take away, or the largest color to give it. CPU ranks of one
+// host have the same words, and tell an owner only that its vertex has changed.
 #pragma once
 #include "algorithms/communities/strong_components/color_of.cuh"
 #include "algorithms/primitives/programs.cuh"
@@ -30,7 +31,8 @@ struct Colors {
     View graph;
     View back;  // the in-edges
     i64 searched;  // 1 if rows can be searched by `find`; a copy of unsorted rows cannot
-    i64 color_offset;  // in each rank's region: the words of all vertices
+    i64 common;  // 1 if all ranks have the same words, roots and marks of lists
+    i64 color_offset;  // in each rank's region, or that of rank 0: the words of all vertices
     i64 open_offset;  // two lists of open own vertices, of `widest`
     i64 widest;
     u32* root;  // of all vertices: the component, or no_vertex; of other ranks' vertices the last one sent
@@ -75,12 +77,16 @@ struct Colors {
     enum Search : i64 { sources, sinks, forward, backward, naming };  // the first two trim
     enum Number { NEXT, TASKS, LONGEST, OPEN = TASKS, MOST = LONGEST };
 
-    DEVICE u32* colors(i64 r) const { return world.words(r, color_offset); }
+    DEVICE bool is_common() const {
+        if constexpr (one_memory) return common;
+        return false;
+    }
+    DEVICE u32* colors(i64 r) const { return world.words(is_common() ? 0 : r, color_offset); }
     DEVICE i64 open_at(i64 scans) const { return open_offset + (scans & 1) * widest * (i64)sizeof(u32); }
     DEVICE u32* opened(i64 scans) const { return world.words(world.rank, open_at(scans)); }
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE i64* lengths_of(i64 turn) const { return lengths + (turn & 1) * world.size; }
-    DEVICE i64 marked_words() const { return words_of(world.rows()) + 1; }
+    DEVICE i64 marked_words() const { return words_of(is_common() ? world.vertices() : world.rows()) + 1; }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * marked_words(); }
     DEVICE u32* marked_others() const { return marks + 2 * marked_words(); }
     DEVICE bool is_own(i64 v) const { return v >= world.lo() && v < world.hi(); }
@@ -94,6 +100,10 @@ struct Colors {
         case share:
         case share_names:
         case label: return false;
+        case count:
+        case color:
+        case find_roots:
+        case name: return !is_common();  // no other rank's vertex is changed before its owner has come to it
         default: return true;
         }
     }
@@ -176,25 +186,27 @@ struct Colors {
             if (s.search == backward) {
                 if (load(word) != wanted || atomic_cas(all.root + id, no_vertex, value) != no_vertex) return false;
             } else {
-                if (!owns(id)) return atomic_add(word, value) == 0;
+                if (!owns(id) && !all.is_common()) return atomic_add(word, value) == 0;
                 if (load(word) == closed || atomic_add(word, 0u - value) != value) return false;
                 store(all.root + id, id);
             }
             store(word, closed);
             return true;
         }
-        DEVICE void add_next(u32 id) {
-            bool repeats = s.search == forward || s.search == naming;
-            if (repeats && !mark(all.marked(s.turn + 1), row_of(id))) return;
-            next.add(id, list(), world.number(NEXT));
+        DEVICE u32 mark_of(u32 id) const { return all.is_common() ? id : row_of(id); }
+        // Returns false if a search that may change a vertex again has listed it in this turn.
+        DEVICE bool is_new(u32 id) const {
+            if (s.search != forward && s.search != naming) return true;
+            if (owns(id) || all.is_common()) return mark(all.marked(s.turn + 1), mark_of(id));
+            return mark(all.marked_others(), id);
         }
+        DEVICE void add_next(u32 id) { next.add(id, list(), world.number(NEXT)); }
         DEVICE void tell_owner(u32 id) const {
-            if (s.search == forward && !mark(all.marked_others(), id)) return;
             i64 owner = world.owner(id);
             store(all.changed + world.start(owner) + take_place(all.lengths_of(s.turn) + owner), id);
         }
         DEVICE void take(u32 id, u32 value, u32 wanted) {
-            if (!brings(id, value, wanted)) return;
+            if (!brings(id, value, wanted) || !is_new(id)) return;
             if (owns(id)) add_next(id);
             else tell_owner(id);
         }
@@ -224,29 +236,35 @@ struct Colors {
             }
         }
     };
-    // Reads a message, a vertex and its new value. Returns the row if that changes it, or -1.
+    // Reads a message, a vertex and its new value. Returns the row if that changes it, or has changed it; or -1.
     DEVICE i64 receive(const Heard& heard, i64 from, i64 i, const Finds& finds) const {
         u64 message = world.message<u64>(heard, from, i);
         u32 id = (u32)(message >> 32), value = (u32)message;
-        return finds.brings(id, value, color_of(value)) ? (i64)finds.row_of(id) : -1;
+        return is_common() || finds.brings(id, value, color_of(value)) ? (i64)finds.row_of(id) : -1;
     }
     DEVICE void receive_all(Grid grid, const State& s, const Heard& heard, Finds& finds) const {
         for (i64 r = 0; s.inbox && r < world.size; ++r)
             for (i64 i : grid.items(heard.messages(r))) {
                 i64 row = receive(heard, r, i, finds);
-                if (row >= 0) finds.add_next((u32)(world.lo() + row));
+                u32 id = (u32)(world.lo() + row);
+                if (row >= 0 && (is_common() || finds.is_new(id))) finds.add_next(id);
             }
     }
     // The row in a place of the list, after which come the messages; -1 for a vertex that does not change.
     DEVICE i64 row_at(const State& s, const Heard& heard, i64 at, const Finds& finds) const {
+        auto unmark = [&](u32 id) {  // all of the word are in this turn's lists
+            if (s.search == forward) store(marked(s.turn) + finds.mark_of(id) / word_bits, 0u);
+        };
         if (at < s.listed) {
-            i64 row = finds.row_of(load(listing(s.turn) + at));
-            if (s.search == forward) store(marked(s.turn) + row / word_bits, 0u);  // all of the word are in this list
-            return row;
+            u32 id = load(listing(s.turn) + at);
+            unmark(id);
+            return finds.row_of(id);
         }
         i64 r = 0;
         for (at -= s.listed; at >= heard.messages(r); ++r) at -= heard.messages(r);
-        return receive(heard, r, at, finds);
+        i64 row = receive(heard, r, at, finds);
+        if (is_common()) unmark((u32)(world.lo() + row));
+        return row;
     }
     template <class Visit> DEVICE void visit_side(const State& s, Visit visit) const {  // visit(rows), along the search
         if (s.search == sinks || s.search == backward) visit(back);
@@ -299,8 +317,8 @@ struct Colors {
             for (i64 i : grid.items(now)) {
                 u32 id = load(changed + world.start(r) + first + i);
                 u32 value = load((s.search == backward ? root : finds.words) + id);
-                if (trims) store(finds.words + id, 0u);
-                if (s.search == forward) store(marked_others() + id / word_bits, 0u);
+                if (trims && !is_common()) store(finds.words + id, 0u);
+                if (s.search == forward && !is_common()) store(marked_others() + id / word_bits, 0u);
                 world.put(heard, r, i, (u64)id << 32 | value);
             }
             for (i64 i : grid.items(1))
@@ -320,11 +338,14 @@ struct Colors {
         }
         Finds finds(*this, s);
         for (i64 id : grid.items(world.vertices())) {
+            if (is_common() && !is_own(id)) continue;
             store(root + id, no_vertex);
             if (is_own(id)) count_row(back, id - world.lo(), finds);
             else store(finds.words + id, 0u);
         }
-        for (i64 i : grid.items(2 * marked_words() + words_of(world.vertices()))) store(marks + i, 0u);
+        i64 words =
+            is_common() ? world.rank == 0 ? 2 * marked_words() : 0 : 2 * marked_words() + words_of(world.vertices());
+        for (i64 i : grid.items(words)) store(marks + i, 0u);
         for (i64 i : grid.items(1)) store(most + i, (u64)0);
     }
     DEVICE void count_row(const View& counted, i64 row, Finds& finds) const {
@@ -369,7 +390,7 @@ struct Colors {
             if (begins) finds.next.add(id, finds.list(), world.number(NEXT));
         }
         // Other ranks' vertices, but for those of which this rank has told that they have a component.
-        for (i64 v : grid.items(world.size > 1 ? world.vertices() : 0))
+        for (i64 v : grid.items(world.size > 1 && !is_common() ? world.vertices() : 0))
             if (!is_own(v)) store(words + v, load(root + v) == no_vertex ? no_color : closed);
     }
     DEVICE void do_share(Grid grid, const State& s) const {
@@ -415,7 +436,7 @@ struct Colors {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
-        bool several = world.size > 1;
+        bool several = world.size > 1, apart = several && !is_common();  // with words of their own
         switch (s.phase) {
         case count:
         case color:
@@ -443,7 +464,7 @@ struct Colors {
         case list_open:
             s.open = heard.own(OPEN);
             ++s.scans;
-            s.phase = heard.total(OPEN) == 0 ? several ? clear_names : name : s.scans == 1 ? tell_pivot : color;
+            s.phase = heard.total(OPEN) == 0 ? apart ? clear_names : name : s.scans == 1 ? tell_pivot : color;
             break;
         case tell_pivot:
             s.pivot = -heard.least(MOST) & (i64)no_vertex;
@@ -453,7 +474,7 @@ struct Colors {
         case name:
             s.search = naming, s.open = s.next = 0;
             s.part = s.all_next = 0;
-            s.phase = several ? (i64)tell : (i64)label;
+            s.phase = apart ? (i64)tell : (i64)label;
             break;
         case learn:
             s.open = s.next + heard.own(NEXT);
@@ -472,7 +493,7 @@ struct Colors {
         s.listed = s.next, s.next = 0;
         if (left) s.phase = spread;
         else if (s.search == sources) s.search = sinks, s.phase = count;
-        else if (s.search == forward) s.phase = world.size > 1 ? share : find_roots;
+        else if (s.search == forward) s.phase = world.size > 1 && !is_common() ? share : find_roots;
         else s.phase = list_open;
     }
 };

@@ -16,7 +16,7 @@ def strongly_connected_components(self: Runs[T]) -> T:
     """Return the strongly connected component of each vertex: int64, on the workers.
 
     A component is named by the smallest vertex id in it. Two vertices are in one component if there is a path from each
-    to the other. In an undirected graph these are the connected components, which `connected_components` finds faster.
+    to the other. In an undirected graph these are the connected components, and are found as they are.
 
     Returns
     -------
@@ -27,18 +27,19 @@ def strongly_connected_components(self: Runs[T]) -> T:
     ------
     CapacityError
         A worker has too little memory. It needs 12 bytes for each vertex of the whole graph, 24 for each of its own,
-        and inboxes. In-edges that the graph does not store are made for the call, which takes 32 bytes per arc
-        meanwhile.
+        and inboxes. Of CPU workers on one host, only the first needs 8 of these 12. In-edges that the graph does not
+        store are made for the call, which takes 32 bytes per arc meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) work per round. The first one trims, and searches forward and backward once; about log k rounds follow for
-    k remaining components. A round has a superstep per level of its longest search, in which 8 bytes travel for each
-    changed vertex of another worker. Each worker also receives 4 bytes per round for each vertex without a component.
-    The result is exact. After G. M. Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel
-    algorithms for strongly connected components and related problems", IPDPS 2014.
+    O(n + m) work per round of a directed graph. The first one trims, and searches forward and backward once; about log
+    k rounds follow for k remaining components. A round has a superstep per level of its longest search, in which 8
+    bytes travel for each changed vertex of another worker. Each worker also receives 4 bytes per round for each vertex
+    without a component, but not from CPU workers of its host. The result is exact. After G. M. Slota, S. Rajamanickam,
+    K. Madduri, "BFS and coloring-based parallel algorithms for strongly connected components and related problems",
+    IPDPS 2014.
 
     Examples
     --------
