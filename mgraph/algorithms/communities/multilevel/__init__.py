@@ -21,8 +21,9 @@ a sweep           2; two read-backs; a sort of a byte per active row; where an a
                   there are wide rows, a sort of a byte per row, and three  byte per vertex
                   more launches
 a refinement      that of a sweep, and 2, 4 where there may be hubs         an allgather of 8 bytes per vertex
-a smaller graph   on a GPU 7, and for each piece 4; a sort of each piece,   two alltoallvs of 8 bytes per pair of
-                  and two sorts of all pairs; on a CPU 9                    communities that a rank has
+a smaller graph   on a GPU 7, and for each piece 4; a sort of each piece,   alltoallvs of 16 bytes per pair of
+                  and two sorts of all pairs; on a CPU 6, on several ranks  communities that a rank has; on a CPU 12,
+                  12                                                        and 8 per community
 ================= ========================================================= ===========================================
 
 On a GPU `compact_rows` copies rows with gaps once for the first graph.

@@ -139,7 +139,6 @@ struct AddCommunities {  // adds up the arcs of a range of communities per lane
     View back;  // in-edges, which count too if `both` is 1
     i64 both;
     const u32* numbers;
-    i64 first;
     f64 unit;
     const u32* rows;  // by community
     const i64* begins;  // first of each community's rows

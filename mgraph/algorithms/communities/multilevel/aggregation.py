@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms import algorithm
-from mgraph.algorithms.algorithm import LANES
-from mgraph.algorithms.communities.multilevel.level import Level
+from mgraph.algorithms.algorithm import LANES, kernels
+from mgraph.algorithms.communities.multilevel.level import FILE, Level
 from mgraph.device import Array, Device
-from mgraph.kernels import View, constants, load
+from mgraph.kernels import Library, View, constants, load
 from mgraph.partition import Partition
 from mgraph.structures.merge import merge_in_order
 from mgraph.structures.run import Run
@@ -128,51 +128,50 @@ def number_communities(level: Level, labels: Array) -> tuple[Array, Array]:
 
 def _coarse(level: Level, numbers: Array, n: int, partition: Partition) -> CoarseRows:
     """Return the own rows of the graph of `n` communities."""
-    # Add up the own arcs.
-    device, shard = level.device, level.shard
-    if device.kind not in SORTING:
-        rows = _by_ranges(level, numbers, n)
-        if shard.size == 1:
-            return rows
-        keys, sums = device.empty(rows.num_edges, np.uint64), rows.weights
-        load(device, "kernels/arcs.cuh").RowKeys(
-            len(keys), offsets=rows.offsets, dst=rows.dst, n=len(keys), rows=n, lo=0, keys=keys
-        )
-    else:
-        keys, sums = _joined(device, _pairs(level, numbers))
-
-    # Send the pairs to the owners of their sources, and add up again.
-    if shard.size > 1:
-        marks = np.asarray(partition.starts[1:-1], np.uint64) << np.uint64(32)
-        inner = device.xp.searchsorted(keys, device.asarray(marks))
-        cuts = list(pairwise([0, *device.to_host(inner).tolist(), len(keys)]))
-        parts = zip(*(shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)), strict=True)
-        keys, sums = _joined(device, list(parts), ascending=device.kind in SORTING)
-
-    # Rows begin where their keys do.
-    first, end = partition.range(shard.rank)
-    rows = device.arange(first, end + 1, np.uint64)
-    rows <<= np.uint64(32)
-    offsets = device.astype(device.xp.searchsorted(keys, rows), np.int64)
-    return CoarseRows(offsets, device.astype(keys, np.uint32), sums)
+    return (_by_sorting if level.device.kind in SORTING else _by_ranges)(level, numbers, n, partition)
 
 
 # ---- sums by communities, on a CPU -----------------------------------------------------------------------------------
 
 
-def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
-    """Add up the own arcs by pairs of communities, with a row for each of `n` communities."""
-    # List the own rows by community.
-    device, library = level.device, level.kernels
-    own = numbers[level.first : level.first + level.rows]
+def _by_ranges(level: Level, numbers: Array, n: int, partition: Partition) -> CoarseRows:
+    # Add up the own arcs, with a row for each of the `n` communities.
+    device, shard = level.device, level.shard
+    own, unit = numbers[level.first : level.first + level.rows], level.weights[0].unit
+    rows = _add_rows(device, level.kernels, level.tally.sides(), own, numbers, n, unit)
+    if shard.size == 1:
+        return rows
+
+    # Send the rows to their owners, and add up again: each rank sends one for each community of a range.
+    ranges = [partition.range(rank) for rank in range(shard.size)]
+    lengths = device.xp.diff(rows.offsets)
+    ends = [rows.offsets[[first, end]].tolist() for first, end in ranges]
+    parts = [lengths[a:b] for a, b in ranges], *([column[a:b] for a, b in ends] for column in (rows.dst, rows.weights))
+    lengths, dst, weights = (device.concatenate(shard.exchange.alltoallv(column)) for column in parts)
+    offsets = device.zeros(len(lengths) + 1, np.int64)
+    device.cumsum(lengths, out=offsets[1:])
+    view = CoarseRows(offsets, dst, weights).view()
+    first, end = ranges[shard.rank]
+    own = device.concatenate([device.arange(first, end, np.uint32)] * shard.size)
+    sides = {"graph": view, "back": view, "both": 0}
+    added = _add_rows(device, kernels(shard, FILE, view), sides, own, device.arange(0, n, np.uint32), n, unit)
+    return CoarseRows(added.offsets[first : end + 1].copy(), added.dst, added.weights)
+
+
+def _add_rows(
+    device: Device, library: Library, sides: dict[str, Any], own: Array, numbers: Array, n: int, unit: float
+) -> CoarseRows:
+    """Add up rows by pairs of communities. Returns a row for each of `n` communities.
+
+    `own` has the community of each row, and `numbers` that of each id in the rows.
+    """
+    # List the rows by community.
     begins, room = device.zeros(n + 1, np.int64), device.zeros(n + 1, np.int64)
-    library.MeasureCommunities(
-        level.rows, **level.tally.sides(), numbers=own, n=level.rows, vertices=begins[1:], arcs=room[1:]
-    )
+    library.MeasureCommunities(len(own), **sides, numbers=own, n=len(own), vertices=begins[1:], arcs=room[1:])
     for counts in (begins, room):
         device.cumsum(counts, out=counts)
-    rows = device.empty(level.rows, np.uint32)
-    library.GroupRows(level.rows, numbers=own, n=level.rows, places=begins[:-1].copy(), rows=rows)
+    rows = device.empty(len(own), np.uint32)
+    library.GroupRows(len(own), numbers=own, n=len(own), places=begins[:-1].copy(), rows=rows)
 
     # Add up ranges of communities with about equally many arcs.
     arcs = int(room[-1])
@@ -182,9 +181,9 @@ def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
     dst, weights = device.empty(arcs, np.uint32), device.empty(arcs, np.uint64)
     offsets = device.zeros(n + 1, np.int64)
     library.AddCommunities(
-        n_ranges, **level.tally.sides(), numbers=numbers, first=level.first,
-        unit=level.weights[0].unit, rows=rows, begins=begins, room=room, ranges=ranges, n_ranges=n_ranges,
-        communities=n, sums=device.zeros(n_ranges * n, np.uint64), dst=dst, weights=weights, counts=offsets[1:],
+        n_ranges, **sides, numbers=numbers, unit=unit, rows=rows, begins=begins, room=room, ranges=ranges,
+        n_ranges=n_ranges, communities=n, sums=device.zeros(n_ranges * n, np.uint64), dst=dst, weights=weights,
+        counts=offsets[1:],
     )  # fmt: skip
 
     # Close the gaps.
@@ -198,6 +197,25 @@ def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
 
 
 # ---- sums by sorting, on a GPU ---------------------------------------------------------------------------------------
+
+
+def _by_sorting(level: Level, numbers: Array, n: int, partition: Partition) -> CoarseRows:
+    # Send the pairs to the owners of their sources, and add up again.
+    device, shard = level.device, level.shard
+    keys, sums = _joined(device, _pairs(level, numbers))
+    if shard.size > 1:
+        marks = np.asarray(partition.starts[1:-1], np.uint64) << np.uint64(32)
+        inner = device.xp.searchsorted(keys, device.asarray(marks))
+        cuts = list(pairwise([0, *device.to_host(inner).tolist(), len(keys)]))
+        parts = zip(*(shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)), strict=True)
+        keys, sums = _joined(device, list(parts))
+
+    # Rows begin where their keys do.
+    first, end = partition.range(shard.rank)
+    rows = device.arange(first, end + 1, np.uint64)
+    rows <<= np.uint64(32)
+    offsets = device.astype(device.xp.searchsorted(keys, rows), np.int64)
+    return CoarseRows(offsets, device.astype(keys, np.uint32), sums)
 
 
 def _pairs(level: Level, numbers: Array) -> list[tuple[Array, Array]]:
@@ -240,12 +258,10 @@ def add_up(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
     return _different(device, keys, weights, places)
 
 
-def _joined(device: Device, pairs: list[tuple[Array, Array]], ascending: bool = True) -> tuple[Array, Array]:
-    """Add up lists of keys and weights. Those with ascending keys are merged, not sorted."""
+def _joined(device: Device, pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Add up lists of ascending keys and weights: they are merged, not sorted."""
     some = [pair for pair in pairs if len(pair[0])] or pairs[:1]
     keys, weights = (list(column) for column in zip(*some, strict=True))
-    if not ascending:
-        return add_up(device, device.concatenate(keys), device.concatenate(weights))
     if len(some) == 1:
         return some[0]
     ends = np.cumsum([len(part) for part in keys]).tolist()
