@@ -47,9 +47,9 @@ SPILLS = {
     "Tree DEPTH_BITS=8": (0, 0, 0, 0),
     "Tree DEPTH_BITS=32": (0, 0, 0, 0),
     "BitParallel": (0, 0, 116, 0),
-    "NearFar LENGTHS=0": (40, 0, 404, 0),
-    "NearFar LENGTHS=32": (40, 0, 468, 0),
-    "NearFar LENGTHS=64": (84, 0, 596, 0),
+    "NearFar LENGTHS=0": (204, 0, 604, 0),
+    "NearFar LENGTHS=32": (84, 0, 588, 0),
+    "NearFar LENGTHS=64": (132, 0, 648, 0),
     "Walking": (0, 0, 0, 0),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,31 +26,34 @@ def weight_kernels(shard: Shard) -> Library:
     return kernels(shard, "algorithms/primitives/weight_validation.cuh", shard.out_edges.view())
 
 
-def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
+def check_weights(shard: Shard, what: str, finite: bool = False, numbers: Sequence[float] = ()) -> np.ndarray:
     """Raise `InvalidOption` on every rank if an edge has a negative weight or NaN.
 
     It names the edge. With `finite`, infinite weights are refused, too: for algorithms that have found that there are
-    some. O(m). Up to 2 launches, a read-back, and an allreduce of a number; no work in a graph without weights, and
-    only the allreduce if the edges are those of the last check, unless `finite`.
+    some. The `numbers` of each rank travel along; returns those of all, float64[size, k]. O(m). Up to 2 launches, a
+    read-back, and an allgather. Without weights, or if the edges are those of the last check and not `finite`, only the
+    allgather; nothing without weights and numbers.
     """
     # Check the own edges, unless they were checked before.
-    edges = shard.out_edges
-    if not edges.weighted:
-        return
-    first_bad = np.full(1, NONE, np.uint64)
-    if finite or _fine.get(edges) is not edges.state:
-        first_bad = _first_bad(shard, edges, finite)
-        if int(first_bad[0]) == NONE:
+    edges, words = shard.out_edges, np.full(1 + len(numbers), NONE, np.uint64)
+    if not edges.weighted and not numbers:
+        return np.empty((shard.size, 0))
+    if edges.weighted and (finite or _fine.get(edges) is not edges.state):
+        words[:1] = _first_bad(shard, edges, finite)
+        if int(words[0]) == NONE:
             _fine[edges] = edges.state
+    words[1:].view(np.float64)[:] = numbers
 
     # The smallest bad edge of all ranks is named.
-    edge = int(shard.exchange.allreduce(first_bad, "min")[0])
+    every = np.stack(shard.exchange.gather_values(words, "allgather"))
+    edge = int(every[:, 0].min())
     if edge != NONE:
         src, dst = edge >> 32, edge & 0xFFFFFFFF
         ends = user_id(shard, src), user_id(shard, dst)
         least = "finite and 0 or more" if finite else "0 or more"
         text = f"the edge from {{}} to {{}} has weight {_weight(shard, src, dst):g}; it must be {least} for {what}"
         raise InvalidOption.about(text, *ends)
+    return every[:, 1:].view(np.float64)
 
 
 def check_sums(shard: Shard, sums: Array) -> None:

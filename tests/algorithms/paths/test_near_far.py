@@ -104,7 +104,7 @@ def test_a_search_is_one_launch_on_each_rank(counted: Counter[str]) -> None:
     counted.clear()
     run(made, SSSP, 0)
     assert counted["NearFar"] >= 2  # more where a rank waited for longer than a launch may
-    assert {name for name in counted if counted[name]} <= {"NearFar", "CountReached", "SampleWeights", "read-back"}
+    assert {name for name in counted if counted[name]} == {"NearFar", "read-back"}
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -40,68 +40,108 @@ struct NearFar {
         i64 all_near = 0, all_far = 0, all_kept = 0;  // of all ranks: listed in this turn, far, not sent yet
         i64 edges = 0;  // that this rank has followed
         i64 rounds = 0;
+        i64 reached = 0;  // vertices of all ranks, after a search from the beginning
     };
-    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide };
+    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide, count_reached };
+    static constexpr int tile_words = Tile<lanes>::size() > 1 ? Finds::most + 1 : 1;
     static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
-    enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
+    enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR, REACHED = NEAR };
 
     DEVICE bool is_common() const { return world.message_bytes == sizeof(u32); }
     DEVICE u32* on_the_way() const { return (u32*)(length + world.vertices()); }
     DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
-    DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // true if there was room
-        i64 place = take_place(world.counts() + owner);
-        if (place >= world.room) return false;
-        if constexpr (one_memory)
-            if (is_common()) {
-                world.put(heard, owner, place, id);
-                return true;
+    // Each lane of a group sends a length to an owner, or none. Returns true if there was no room.
+    template <class Group>
+    DEVICE bool send(Group group, const Heard& heard, bool wanted, u32 id, Word word) const {
+        i64 owner = wanted ? world.owner(id) : -1, place = 0;
+        if constexpr (Group::width == 1) {
+            if (wanted) place = take_place(world.counts() + owner);
+        } else {
+            for (i64 r = 0; r < world.size; ++r) {
+                if (!group.any(owner == r)) continue;
+                i64 next = places(group, owner == r, world.counts() + r);
+                if (owner == r) place = next;
             }
+        }
+        if (wanted && place < world.room) put(heard, owner, place, id, word);
+        return wanted && place >= world.room;
+    }
+    DEVICE void put(const Heard& heard, i64 owner, i64 place, u32 id, Word word) const {
+        if constexpr (one_memory)
+            if (is_common()) return world.put(heard, owner, place, id);
         if constexpr (LENGTHS == 32) {
             world.put(heard, owner, place, (u64)id << 32 | word);
         } else {
             world.put(heard, owner, 2 * place, (u64)id);
             world.put(heard, owner, 2 * place + 1, (u64)word);
         }
-        return true;
     }
 
-    // Vertices that a lane finds: rows of the next turn's near list, far ones, and messages. A GPU's registers hold
-    // none of it.
-    struct Finds {
+    // Vertices whose lengths have fallen: rows for the near and the far list, and messages. On a GPU a tile keeps them
+    // for a while, since all tiles take places from the same few counters.
+    struct Fallen {
+        static constexpr bool keeps = Tile<lanes>::size() > 1;
+        static constexpr u32 enough = Finds::most / 3;  // that a tile hands on
         const NearFar& search;
         const State& s;
         const Heard& heard;
+        Finds kept;
         BufferedIds near{}, far{};
-        DEVICE ~Finds() {
+        DEVICE Fallen(const NearFar& search, const State& s, const Heard& heard, u32* memory)
+            : search(search), s(s), heard(heard), kept{memory} {
+            if (keeps) kept.clear(Tile<lanes>{});
+        }
+        Fallen(const Fallen&) = delete;
+        DEVICE ~Fallen() {
+            if (keeps) hand_on(Tile<lanes>{}, 1);
             near.put(near_list(), search.world.number(NEAR));
             far.put(far_list(), search.world.number(FAR));
         }
         DEVICE u32* near_list() const { return search.near_list(s.turn + 1) + s.next_near; }
         DEVICE u32* far_list() const { return search.far_list(s.far_turn) + s.far; }
         DEVICE i64 first() const { return search.world.lo(); }
+        DEVICE bool owns(u32 id) const { return id - (u32)first() < (u32)search.world.rows(); }  // those before wrap
         DEVICE Word length(i64 row) const { return load(search.length + first() + row); }
         DEVICE void add_near(u32 row) {
-            if (mark(search.marked(s.turn + 1), row)) near.add(row, near_list(), search.world.number(NEAR));
+            if (keeps && kept.add((u32)first() + row)) return;
+            list_near(Tile<1>{}, true, row);
         }
-        DEVICE void add_far(u32 row, Word word) {
-            note_least(word);
-            if (mark(search.held, first() + row)) list_far(row);
-        }
-        DEVICE void list_far(u32 row) { far.add(row, far_list(), search.world.number(FAR)); }
         DEVICE void note_least(Word word) const {
             u64* least = search.least + (s.far_turn & 1);
             if (word < stale_load(least)) atomic_min(least, (u64)word);
+        }
+        // Each lane of a group lists its row, or none.
+        template <class Group>
+        DEVICE static void append(Group group, bool wanted, u32 row, BufferedIds& to, u32* list, i64* count) {
+            if constexpr (BufferedIds::holds || Group::width == 1) {
+                if (wanted) to.add(row, list, count);
+            } else {
+                i64 place = places(group, wanted, count);
+                if (wanted) store(list + place, row);
+            }
+        }
+        template <class Group> DEVICE void list_near(Group group, bool wanted, u32 row) {
+            wanted = wanted && mark(search.marked(s.turn + 1), row);
+            append(group, wanted, row, near, near_list(), search.world.number(NEAR));
+        }
+        template <class Group> DEVICE void list_far(Group group, bool wanted, u32 row) {
+            append(group, wanted, row, far, far_list(), search.world.number(FAR));
+        }
+        template <class Group> DEVICE void add_far(Group group, bool wanted, u32 row, Word word) {
+            if (wanted) note_least(word);
+            list_far(group, wanted && mark(search.held, first() + row), row);
         }
         // Takes a path to `id`. True if it is an own vertex that is near now. The limit is that of the state.
         DEVICE bool takes(u32 id, Word word, u64) {
             if (!(word < stale_load(search.length + id)) || !(word < atomic_min(search.length + id, word)))
                 return false;
-            i64 row = (i64)id - first();
-            if (row < 0 || row >= search.world.rows()) to_owner(id, word);
-            else if (word < (u64)s.limit) return true;
-            else add_far((u32)row, word);
+            bool own = owns(id);
+            if (own && word < (u64)s.limit) return true;
+            if (keeps && kept.add(id)) return false;
+            if (own) add_far(Tile<1>{}, true, id - (u32)first(), word);
+            else to_owner(Tile<1>{}, true, id, word);
             return false;
         }
         // The same for a message of an own vertex, whose length is in the common array.
@@ -109,17 +149,37 @@ struct NearFar {
             unmark(search.on_the_way(), id);
             fence();
             Word word = load(search.length + id);
-            if (word >= (u64)s.limit) add_far(id - (u32)first(), word);
+            if (word >= (u64)s.limit) add_far(Tile<1>{}, true, id - (u32)first(), word);
             return word < (u64)s.limit;
         }
-        DEVICE void to_owner(u32 id, Word word) const {
+        // Each lane of a group tells an owner of a vertex, or none.
+        template <class Group> DEVICE void to_owner(Group group, bool wanted, u32 id, Word word) const {
             if constexpr (one_memory)
                 if (search.is_common()) {  // who reads the message sees this length
                     fence();
                     if (atomic_or(search.on_the_way() + id / word_bits, bit_of(id)) & bit_of(id)) return;
                 }
-            bool sent = search.send(heard, search.world.owner(id), id, word);
-            if (!sent && mark(search.held, id)) take_place(search.world.number(KEPT));
+            bool kept_back = search.send(group, heard, wanted, id, word) && mark(search.held, id);
+            if constexpr (Group::width > 1) places(group, kept_back, search.world.number(KEPT));
+            else if (kept_back) take_place(search.world.number(KEPT));
+        }
+        // What the tile keeps leaves it, with the lengths as they are now, if that is `least` or more.
+        template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) {
+            u32 n = kept.waiting(tile);
+            if (n < least) return;
+            for (u32 at = tile.rank(); at - tile.rank() < n; at += tile.size()) {
+                u32 id = at < n ? kept.ids[at] : no_id, row = id - (u32)first();
+                Word word = id == no_id ? 0 : load(search.length + id);
+                bool own = id != no_id && owns(id), is_near = word < (u64)s.limit;
+                list_near(tile, own && is_near, row);
+                add_far(tile, own && !is_near, row, word);
+                if (search.world.size > 1) to_owner(tile, id != no_id && !own, id, word);
+            }
+            tile.sync();
+            kept.clear(tile);
+        }
+        template <class Group> DEVICE void make_room(Group group) {
+            if constexpr (keeps && Group::width == lanes) hand_on(group, enough);
         }
     };
 
@@ -135,21 +195,27 @@ struct NearFar {
         case hubs: return s.tasks * 256;
         case send_again: return words_of(world.vertices());
         case divide: return s.divided;
+        case count_reached: return world.rows() / word_bits;
         default: return rows_now(s, heard) / 16;  // a CPU wakes nobody for 512 rows
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        SHARED(u32, memory, tile_words * program_tiles);
+        Fallen finds(*this, s, heard, memory + Tile<lanes>{}.index() * tile_words);
         Numbers mine;
         switch (s.phase) {
         case clear: do_clear(grid); break;
-        case seed: do_seed(grid, s, heard); break;
-        case relax_rows: do_relax(grid, s, heard, mine); break;
-        case hubs: do_hubs(grid, s, heard, mine); break;
-        case send_again: do_send_again(grid, s, heard, mine); break;
+        case seed: do_seed(grid, finds); break;
+        case relax_rows: do_relax(grid, s, heard, finds, mine); break;
+        case hubs: do_hubs(grid, s, heard, finds); break;
+        case send_again: do_send_again(grid, s, heard, finds, mine); break;
         case tell:
             for (i64 i : grid.items(1)) mine.of[LEAST] = (i64)load(least + (s.far_turn & 1)) + i;
             break;
-        default: do_divide(grid, s, heard);
+        case count_reached:
+            for (i64 row : grid.items(world.rows())) mine.of[REACHED] += length[world.lo() + row] != (Word)none;
+            break;
+        default: do_divide(grid, s, finds);
         }
         return mine;
     }
@@ -168,8 +234,7 @@ struct NearFar {
         for (i64 i : grid.items(own.words()))
             atomic_and(on_the_way() + own.first_word() + i, ~own(own.first_word() + i));
     }
-    DEVICE void do_seed(Grid grid, const State& s, const Heard& heard) const {
-        Finds finds{*this, s, heard};
+    DEVICE void do_seed(Grid grid, Fallen& finds) const {
         for (i64 i : grid.items(n_sources)) {
             i64 row = (i64)sources[i] - world.lo();
             if constexpr (one_memory)
@@ -187,7 +252,7 @@ struct NearFar {
         return n;
     }
     // A received length: the row whose turn it is now, or -1.
-    DEVICE i64 receive(const State& s, const Heard& heard, i64 from, i64 i, Finds& finds) const {
+    DEVICE i64 receive(const State& s, const Heard& heard, i64 from, i64 i, Fallen& finds) const {
         if constexpr (one_memory)
             if (is_common()) {
                 u32 own = world.message<u32>(heard, from, i);
@@ -198,14 +263,18 @@ struct NearFar {
         Word word = (Word)(LENGTHS == 32 ? first : world.message<u64>(heard, from, 2 * i + 1));
         return finds.takes(id, word, (u64)s.limit) ? (i64)id - world.lo() : -1;
     }
-    DEVICE void receive_all(Grid grid, const State& s, const Heard& heard, Finds& finds) const {
-        for (i64 r = 0; r < world.size; ++r)
-            for (i64 i : grid.items(inbox(s, heard, r))) {
-                i64 row = receive(s, heard, r, i, finds);
+    DEVICE void receive_all(Grid grid, const State& s, const Heard& heard, Fallen& finds) const {
+        Tile<lanes> tile;
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 n = inbox(s, heard, r);
+            for (i64 i : grid.items(tile, turns_of(n, (i64)tile.size()))) {
+                i64 at = i * tile.size() + tile.rank(), row = at < n ? receive(s, heard, r, at, finds) : -1;
                 if (row >= 0) finds.add_near((u32)row);
+                finds.make_room(tile);
             }
+        }
     }
-    DEVICE i64 row_at(const State& s, const Heard& heard, i64 at, Finds& finds) const {
+    DEVICE i64 row_at(const State& s, const Heard& heard, i64 at, Fallen& finds) const {
         if (at >= s.near) {
             i64 r = 0;
             for (at -= s.near; at >= inbox(s, heard, r); ++r) at -= inbox(s, heard, r);
@@ -215,13 +284,13 @@ struct NearFar {
         store(marked(s.turn) + row / word_bits, 0u);  // all rows of the word are in this list
         return row;
     }
-    DEVICE void do_relax(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+    DEVICE void do_relax(Grid grid, const State& s, const Heard& heard, Fallen& finds, Numbers& mine) const {
         Tile<lanes> tile;
-        Finds finds{*this, s, heard};
         i64 n = rows_now(s, heard), few = rows_at_once(grid, tile, n);
         for (i64 i : grid.items(tile, turns_of(n, few))) {
             i64 at = i * few + tile.rank();
             fetch_row(graph, at, s.near, [&](i64 next) { return (i64)load(near_list(s.turn) + next); });
+            finds.make_room(tile);
             i64 row = tile.rank() < few && at < n ? row_at(s, heard, at, finds) : -1;
             if constexpr (tile.size() > 1)
                 if (few <= narrow) {
@@ -233,38 +302,44 @@ struct NearFar {
                        [&](auto group, i64 its, i64 unit) { relax(graph, group, its, unit, (u64)s.limit, finds); });
         }
     }
-    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Fallen& finds) const {
         Tile<lanes> tile;
-        Finds finds{*this, s, heard};
-        for (i64 i : grid.items(tile, s.tasks)) relax_task(graph, tile, load(tasks + i), (u64)s.limit, finds);
+        for (i64 i : grid.items(tile, s.tasks)) {
+            finds.make_room(tile);
+            relax_task(graph, tile, load(tasks + i), (u64)s.limit, finds);
+        }
         receive_all(grid, s, heard, finds);
     }
     // The lengths that did not fit into an inbox, from `held`.
-    DEVICE void do_send_again(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+    DEVICE void do_send_again(Grid grid, const State& s, const Heard& heard, Fallen& finds, Numbers& mine) const {
+        Tile<lanes> tile;
         OwnBits own{world};
-        Finds finds{*this, s, heard};
-        for (i64 word : grid.items(words_of(world.vertices())))
-            for (u32 bits = load(held + word) & ~own(word); bits; bits &= bits - 1) {
-                u32 id = (u32)(word * word_bits + lowest_bit(bits));
-                if (send(heard, world.owner(id), id, load(length + id))) unmark(held, id);
-                else ++mine.of[KEPT];
+        i64 words = words_of(world.vertices());
+        for (i64 i : grid.items(tile, turns_of(words, (i64)tile.size()))) {
+            i64 word = i * tile.size() + tile.rank();
+            for (u32 bits = word < words ? load(held + word) & ~own(word) : 0; tile.any(bits != 0); bits &= bits - 1) {
+                u32 id = (u32)(word * word_bits + (bits ? lowest_bit(bits) : 0));
+                bool full = send(tile, heard, bits != 0, id, bits ? load(length + id) : 0);
+                if (full) ++mine.of[KEPT];
+                else if (bits) unmark(held, id);
             }
+        }
         receive_all(grid, s, heard, finds);
     }
     // Divides the far rows by the new limit. A row below the old limit was near in the meantime.
-    DEVICE void do_divide(Grid grid, const State& s, const Heard& heard) const {
-        Finds finds{*this, s, heard};
+    DEVICE void do_divide(Grid grid, const State& s, Fallen& finds) const {
+        Tile<lanes> tile;
         for (i64 i : grid.items(1)) store(least + (s.far_turn + 1 & 1) + i, nothing);
-        for (i64 i : grid.items(s.divided)) {
-            u32 row = load(far_list(s.far_turn + 1) + i);
-            Word word = finds.length(row);
-            if ((u64)word >= (u64)s.limit) {
-                finds.note_least(word);
-                finds.list_far(row);
-                continue;
-            }
-            unmark(held, world.lo() + row);
-            if ((u64)word >= (u64)s.before) finds.add_near(row);
+        for (i64 i : grid.items(tile, turns_of(s.divided, (i64)tile.size()))) {
+            i64 at = i * tile.size() + tile.rank();
+            bool live = at < s.divided;
+            u32 row = live ? load(far_list(s.far_turn + 1) + at) : 0;
+            Word word = live ? finds.length(row) : 0;
+            bool is_far = live && (u64)word >= (u64)s.limit;
+            if (is_far) finds.note_least(word);
+            else if (live) unmark(held, world.lo() + row);
+            finds.list_far(tile, is_far, row);
+            finds.list_near(tile, live && !is_far && (u64)word >= (u64)s.before, row);
         }
     }
 
@@ -294,6 +369,10 @@ struct NearFar {
             count(s, heard);
             end_turn(s);
             break;
+        case count_reached:
+            s.reached = heard.total(REACHED);
+            s.phase = finished;
+            break;
         default:  // tell: the limit rises
             s.before = s.limit, s.limit = (i64)next_limit((Word)heard.least(LEAST), delta);
             s.divided = s.far, s.far = s.all_far = s.all_near = 0;
@@ -313,6 +392,6 @@ struct NearFar {
         }
         ++s.turn;
         s.near = s.next_near, s.next_near = 0;
-        s.phase = s.all_near || s.inbox ? relax_rows : s.all_far ? tell : finished;
+        s.phase = s.all_near || s.inbox ? relax_rows : s.all_far ? tell : clears && !hops ? count_reached : finished;
     }
 };

@@ -9,7 +9,8 @@ All ranks run the turns as a single program (`search.cuh`, `mgraph.exchange.worl
 the lengths that other ranks have sent. It costs one meeting of the ranks, and another if it has rows of high degree. A
 rise of the limit costs two. A rank sends the length of another rank's vertex when it falls below the shortest that this
 rank has found, as 8 bytes, or 16 with wide words. A length that does not fit into the inbox is sent in another meeting.
-Lengths that fall again later are corrected, so the result is the same.
+Lengths that fall again later are corrected, so the result is the same. On a GPU, all tiles take places in the lists
+from the same few counters; so each tile keeps what it has found, and takes places for 32 vertices at a time.
 
 A search that resumes after a change (`NearFarSearch.resume`) begins at many places, far from and near to the source,
 most of which change few vertices. In the order of lengths they would run one after another. On a single rank with a
@@ -120,6 +121,8 @@ class NearFarSearch:
         The turns and the rises of the limit so far.
     edges : int
         The edges that this rank has followed in the last search.
+    reached : int
+        The vertices that the last `run` reached on all ranks; unknown with lengths in hops.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class NearFarSearch:
         self.marks = device.empty(2 * (-(-n // 32) + 1), np.uint32)
         self.held = device.empty(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.least, self.arrived = device.empty(2, np.uint64), device.zeros(1, np.uint64)
-        self.rounds = self.edges = 0
+        self.rounds = self.edges = self.reached = 0
         self.set_edges(edges or shard.out_edges)
 
     @property
@@ -201,20 +204,19 @@ class NearFarSearch:
         )  # fmt: skip
         self.rounds += state["rounds"]
         self.edges += state["edges"]
+        self.reached = state["reached"]
 
     def hops(self, nearest: Array = None) -> tuple[Array, dict[str, int]]:
         """Return the hops to the own vertices, int32[hi - lo], -1 for none, and the numbers of levels and of reached.
 
         The lengths are `HOPS`. With `nearest`, int64[hi - lo], the labels of the nearest sources are written there, -1
-        for none. Two allreduces.
+        for none. An allgather of two numbers.
         """
         shard, device, counts = self.shard, self.device, self.device.zeros(2, np.int64)
         distance, words = device.empty(self.n, np.int32), self.length[shard.lo : shard.hi]
         hop_kernels(shard).SplitHops(self.n, words=words, n=self.n, distance=distance, nearest=nearest, found=counts)
-        reached, levels = Device.to_host(counts).tolist()
-        reached = int(shard.exchange.allreduce(np.array([reached]))[0])
-        levels = int(shard.exchange.allreduce(np.array([levels]), "max")[0])
-        return distance, {"levels": levels, "reached": reached}
+        every = np.stack(shard.exchange.gather_values(Device.to_host(counts), "allgather"))
+        return distance, {"levels": int(every[:, 1].max()), "reached": int(every[:, 0].sum())}
 
     # ---- from many places at once, on a single rank ------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: 
         Too little memory for the search with predecessors, and 4 bytes per owned vertex.
     """
     if weight:
-        predecessors, _ = Paths(shard, source, "float64").predecessors()
+        predecessors = Paths(shard, source, "float64").predecessors()
     else:
         predecessors = bfs.run(shard, source, predecessors=True)[0]["predecessors"]
     path, place, end, length = _walk(shard, predecessors, target)

@@ -41,16 +41,15 @@ in floating point, too. Predecessors are found from the lengths afterwards, by o
 depend on timing either. A vertex whose predecessors all have its own length (weights of 0, or rounded away) gets one in
 further rounds, by the number of such edges in a row.
 
-The check for negative weights runs once for each state of the edges; after that, this step has a launch and a read-back
-less.
+Weights are checked and sampled once for each state of the edges; after that, this step has no launch and no read-back.
 
 ================== =========================================== ======================================================
 step               launches                                    exchange among p ranks
 ================== =========================================== ======================================================
-weights            2, 3 where there may be hubs; 2 read-backs  allreduces of three numbers
+weights            2, 3 where there may be hubs; 2 read-backs  an allgather of five numbers
 search             see `paths.near_far.search`                 the same
 predecessors       4, 5 where there may be hubs; 1 read-back;  allgather of a word per vertex, alltoallv of 8
-                   p - 1 merges                                bytes per vertex, an allreduce of two numbers
+                   p - 1 merges                                bytes per vertex, an allreduce of a number
 a further round    1, 2 where there may be hubs; 1 read-back;  allreduce, alltoallv of 16 bytes per vertex found
                    2 (p - 1) more
 ================== =========================================== ======================================================
@@ -65,6 +64,7 @@ References
 from __future__ import annotations
 
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -75,14 +75,17 @@ from mgraph.algorithms.paths.sssp.outbox import Outbox
 from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, compile_together, constants, load
+from mgraph.structures import Structure
 
 __all__ = ["Paths", "run", "warm"]
 
 #: the limit rises by so many mean weights / mean degree, at least and at most; between them by 128 / mean degree
 STEPS = {"cpu": (2, 2), "cuda": (4, 128)}
 SAMPLES = 1024  #: rows whose first weights are sampled
-_SAMPLED = constants("algorithms/paths/sssp/tree.cuh")["sampled_edges"]
+SAMPLED_EDGES = constants("algorithms/paths/sssp/tree.cuh")["sampled_edges"]
 NO_NOTE = 2**64 - 1
+#: the state of the edges, and the sum and the number of their sampled weights
+_sampled: WeakKeyDictionary[Structure, tuple[object, list[float]]] = WeakKeyDictionary()
 
 
 def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
@@ -119,30 +122,31 @@ class Paths:
         self.shard, self.device, self.source, self.dtype = shard, shard.device, source, dtype
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
-        self.n_tasks = self.device.zeros(1, np.int64)
-        #: vertices in the list of a round, and in the list for each other rank
-        self.counts = self.device.zeros(1 + shard.size, np.int64)
-        check_weights(shard, "shortest paths")
-        self.search = NearFarSearch(shard, self.lengths, self._step())
+        edges = shard.out_edges
+        every = check_weights(shard, "shortest paths", numbers=[*self._sample(), edges.num_edges, self.n])
+        self.search = NearFarSearch(shard, self.lengths, self._step(*every.sum(0).tolist()))
         self.search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
-    def _step(self) -> float:
-        """Return the step of the limit: mean sampled weight * `STEPS` / mean degree. Every rank gets the same."""
-        # Sample the first weights of some rows.
+    def _sample(self) -> list[float]:
+        """Return the sum and the number of the first weights of some rows."""
         edges = self.shard.out_edges
-        weights = np.ones(1)
-        if edges.weighted:
+        if not edges.weighted:
+            return [1.0, 1.0]
+        state, sample = _sampled.get(edges, (None, []))
+        if state is not edges.state:
             samples = min(SAMPLES, self.n)
-            sampled = self.device.empty(samples * _SAMPLED, np.float32)
+            sampled = self.device.empty(samples * SAMPLED_EDGES, np.float32)
             self.kernels.SampleWeights(samples, graph=self.graph, rows=self.n, samples=samples, weights=sampled)
             weights = Device.to_host(sampled).astype(np.float64)
             weights = weights[(weights > 0) & np.isfinite(weights)]  # a step of 0 would take a step per distance
+            sample = [float(weights.sum()), float(len(weights))]
+            _sampled[edges] = edges.state, sample
+        return sample
 
-        # Average over all ranks.
-        mine = np.array([weights.sum(), len(weights), edges.num_edges, self.n], np.float64)
-        total, count, arcs, rows = self.shard.exchange.allreduce(mine).tolist()
+    def _step(self, total: float, count: float, arcs: float, rows: float) -> float:
+        """Return the step of the limit: mean sampled weight * `STEPS` / mean degree. The numbers are of all ranks."""
         mean, degree = total / count if count else 1.0, arcs / max(rows, 1.0)
         if not arcs:
             return mean
@@ -155,26 +159,33 @@ class Paths:
         """Return the result of `run`."""
         columns = {}
         if predecessors:
-            columns["predecessors"], reached = self.predecessors()
-        else:
-            reached = self.count()[0]
+            columns["predecessors"] = self.predecessors()
         columns = {"distance": self.distances(), **columns}
-        return columns, {"reached": reached, "delta": self.search.delta, "supersteps": self.search.rounds}
+        return columns, {"reached": self.search.reached, "delta": self.search.delta, "supersteps": self.search.rounds}
 
     def distances(self) -> Array:
         """Return the distances of the own vertices: dtype[hi - lo]."""
         own = self.search.length[self.shard.lo : self.shard.hi]
         return (own if self.shard.size == 1 else own.copy()).view(self.dtype)
 
-    def count(self) -> tuple[int, int]:
-        """Count the reached vertices, and those without a predecessor."""
-        counts = self.device.zeros(2, np.int64)
-        self.kernels.CountReached(self.n, tree=self._tree(0), counts=counts)
-        reached, open = self.shard.exchange.allreduce(Device.to_host(counts)).tolist()
-        return reached, open
+    @cached_property
+    def n_tasks(self) -> Array:
+        """The number of hubs' tasks."""
+        return self.device.zeros(1, np.int64)
 
-    def predecessors(self) -> tuple[Array, int]:
-        """Return the own vertices' predecessors, int64[hi - lo], -1 for none, and the number of reached vertices."""
+    @cached_property
+    def counts(self) -> Array:
+        """The numbers of vertices in the list of a round, and in the list for each other rank."""
+        return self.device.zeros(1 + self.shard.size, np.int64)
+
+    def _count_open(self) -> int:
+        """Count the reached vertices without a predecessor."""
+        count = self.device.zeros(1, np.int64)
+        self.kernels.CountOpen(self.n, tree=self._tree(0), count=count)
+        return int(self.shard.exchange.allreduce(Device.to_host(count))[0])
+
+    def predecessors(self) -> Array:
+        """Return the own vertices' predecessors, int64[hi - lo], -1 for none."""
         # Note the least nearer in-neighbour of every vertex, over the own edges.
         shard, search = self.shard, self.search
         search.all_gather()
@@ -190,12 +201,11 @@ class Paths:
                     self.kernels.MergePredecessors(len(own), part=part, n=len(own), notes=own)
 
         # Vertices that are as far as all their predecessors get one in further rounds.
-        reached, open = self.count()
-        if open:
+        if self._count_open():
             self._rounds()
         own = own if shard.size == 1 else own.copy()
         self.kernels.Predecessors(len(own), notes=own, n=len(own))
-        return own.view(np.int64), reached
+        return own.view(np.int64)
 
     notes: Array = None
 

@@ -127,21 +127,18 @@ struct TakeNotes {  // one lane per note that another rank has sent
     }
 };
 
-struct CountReached {  // one lane per own vertex: counts those reached, and those of them without a note
+struct CountOpen {  // one lane per own vertex: counts those reached without a note
     static constexpr int lanes = 1;
     Tree tree;
-    i64* counts;
+    i64* count;
     DEVICE void operator()(Grid grid) const {
-        i64 reached = 0, open = 0;
+        i64 open = 0;
         for (i64 row : grid.items(tree.n)) {
-            bool here = tree.reached(row);
-            reached += here;
-            open += here && tree.notes && tree.first + row != tree.source && tree.notes[tree.first + row] == ~(u64)0;
+            i64 v = tree.first + row;
+            open += tree.reached(row) && v != tree.source && tree.notes[v] == ~(u64)0;
         }
         Tile<32> tile;
-        reached = tile.sum(reached), open = tile.sum(open);
-        if (tile.rank() > 0) return;
-        if (reached) atomic_add(counts, reached);
-        if (open) atomic_add(counts + 1, open);
+        open = tile.sum(open);
+        if (tile.rank() == 0 && open) atomic_add(count, open);
     }
 };
