@@ -96,7 +96,7 @@ def launcher(_function, _threads, _last):
         try:
             packed = _pack({values})
         except _NOT_FAST:
-            packed = _packer._checked(dict({fields}))
+            packed = _packer(dict({fields}))
         if _items > 0:
             _function(packed + _last, _items, _threads)
     return {kernel}
@@ -154,6 +154,8 @@ class _Packer:
 
         # Compile both functions.
         n = len(fields)
+        self._fast: Callable[[Mapping[str, Any]], bytes]
+        self._slow: Callable[[Mapping[str, Any]], bytes]
         self._fast = eval(f"lambda values: _pack({', '.join(fast)}) if len(values) == {n} else _none()", self._code)
         self._slow = eval(f"lambda values: _pack({', '.join(slow)})", self._code)
 
@@ -186,17 +188,12 @@ class _Packer:
     def __call__(self, values: Mapping[str, Any]) -> bytes:
         """Return the packed values; raises `TypeError` for a wrong one."""
         try:
-            packed: bytes = self._fast(values)
+            return self._fast(values)
         except NOT_FAST:
-            packed = self._checked(values)
-        return packed
-
-    def _checked(self, values: Mapping[str, Any]) -> bytes:
-        """Pack dicts, and read-only or empty arrays, too."""
+            pass
         try:
             if values.keys() == self._names:
-                packed: bytes = self._slow(values)
-                return packed
+                return self._slow(values)
         except (KeyError, AttributeError, ValueError, struct.error):
             pass
         raise TypeError(f"{self.where}{self._wrong(values)}")

@@ -130,6 +130,30 @@ def test_a_search_goes_on_from_lengths_that_are_known(ranks: int) -> None:
     np.testing.assert_array_equal(found, want)
 
 
+def test_all_changes_are_the_first_turn_of_a_search_that_goes_on(device: str) -> None:
+    """However long they are: in the order of lengths, each would have a turn of its own."""
+    n = 100  # a path, and a leaf at each of its vertices, whose edge gets shorter
+    path, leaves = np.arange(n), np.arange(n, 2 * n)
+    src, dst = np.append(path[:-1], path).astype(IDS), np.append(path[1:], leaves).astype(IDS)
+    before, after = (
+        Graph(2 * n, src, dst, weight=np.append(np.full(n - 1, 10), np.full(n, leaf)).astype(np.float32))
+        for leaf in (5, 4)
+    )
+    known, want = distances(before, 0, "float32"), distances(after, 0, "float32")
+    rounds: list[int] = []
+
+    def program(shard: FakeShard) -> Any:
+        length = shard.device.asarray(known.view(np.uint32).copy())
+        found = search.NearFarSearch(shard, search.Lengths.of("float32"), 10.0, length=length)
+        found.resume(leaves.astype(np.uint32), want[leaves].view(np.uint32).astype(np.uint64))
+        rounds.append(found.rounds)
+        return {"distance": found.length[shard.lo : shard.hi].view(np.float32)}, dict.fromkeys(SSSP.scalars)
+
+    got, _ = run_program(shards(after, cut(2 * n, 2), device=device), program, SSSP)
+    np.testing.assert_array_equal(got, want)
+    assert max(rounds) <= 2
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_abort_ends_a_search(ranks: int) -> None:
     graph, stop = random_weighted(1), threading.Event()

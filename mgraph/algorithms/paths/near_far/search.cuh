@@ -240,7 +240,7 @@ struct NearFar {
             if constexpr (one_memory)
                 if (is_common() && (row < 0 || row >= world.rows())) continue;
             atomic_min(length + sources[i], (Word)words[i]);
-            if (row >= 0 && row < world.rows()) finds.add_near((u32)row);
+            if (row >= 0 && row < world.rows()) finds.list_near(Tile<1>{}, true, (u32)row);  // however long
         }
     }
     DEVICE i64 inbox(const State& s, const Heard& heard, i64 r) const {  // messages received from a rank
