@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/world.cuh"
 #include "kernels/bits.cuh"
+#include "kernels/buffered_append.cuh"
 #include "kernels/rows.cuh"
 
 // True if ranks may work on arrays in the region of one of them, as `World.one_memory` says.
@@ -28,19 +29,37 @@ DEVICE void visit_whole_inboxes(Grid grid, const World& world, const Heard& hear
 }
 // The place of each lane that wants one in a list, by one atomic for the group.
 template <class Group> DEVICE i64 places(Group group, bool wanted, i64* counter) {
+    if constexpr (Group::width == 1) return wanted ? take_place(counter) : 0;
     u32 all = group.ballot(wanted);
     i64 first = all && group.rank() == 0 ? atomic_add(counter, (i64)popcount(all)) : 0;
     return group.shfl(first, 0) + popcount(all & ((1u << group.rank()) - 1));
 }
-// Each lane of a group has a message to `owner`, or none. What does not fit is counted.
-template <class Group, class T>
-DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, T message) {
+// Each lane of a group appends an id to a list, or none.
+template <class Group> DEVICE void append(Group group, bool wanted, u32 id, BufferedIds& to, u32* list, i64* count) {
+    if constexpr (BufferedIds::holds) {
+        if (wanted) to.add(id, list, count);
+    } else {
+        i64 place = places(group, wanted, count);
+        if (wanted) store(list + place, id);
+    }
+}
+// The place of each lane's message among those to `owner`; `room` or more: it does not fit, and is counted only.
+template <class Group> DEVICE i64 places_at(Group group, const World& world, bool mail, i64 owner) {
+    if constexpr (Group::width == 1) return mail ? take_place(world.counts() + owner) : 0;
+    i64 place = 0;
     for (i64 r = 0; r < world.size; ++r) {
         bool now = mail && owner == r;
         if (!group.any(now)) continue;
         i64 at = places(group, now, world.counts() + r);
-        if (now && at < world.room) world.put(heard, r, at, message);
+        if (now) place = at;
     }
+    return place;
+}
+// Each lane of a group has a message to `owner`, or none.
+template <class Group, class T>
+DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, T message) {
+    i64 place = places_at(group, world, mail, owner);
+    if (mail && place < world.room) world.put(heard, owner, place, message);
 }
 
 // Returns how many lanes go to the rank with this lane's number; same: the lanes that go where this one goes.

@@ -187,12 +187,7 @@ struct Cores {
         if (!group.any(wanted)) return;
         bool goes = wanted && add_hubs(row, s.turn, s.tasks, s.back_tasks);
         count_listed(group, goes ? (i64)row : -1, s.turn);
-        if constexpr (BufferedIds::holds) {
-            if (goes) to.add(row);
-        } else {
-            i64 place = places(group, goes, to.count);
-            if (goes) store(to.list + place, row);
-        }
+        append(group, goes, row, to.ids, to.list, to.count);
     }
     DEVICE BufferedAppender to_list(const State& s) const {
         return BufferedAppender(listing(s.turn) + s.listed, world.number(LISTED));

@@ -55,16 +55,7 @@ struct NearFar {
     // Each lane of a group sends a length to an owner, or none. Returns true if there was no room.
     template <class Group>
     DEVICE bool send(Group group, const Heard& heard, bool wanted, u32 id, Word word) const {
-        i64 owner = wanted ? world.owner(id) : -1, place = 0;
-        if constexpr (Group::width == 1) {
-            if (wanted) place = take_place(world.counts() + owner);
-        } else {
-            for (i64 r = 0; r < world.size; ++r) {
-                if (!group.any(owner == r)) continue;
-                i64 next = places(group, owner == r, world.counts() + r);
-                if (owner == r) place = next;
-            }
-        }
+        i64 owner = wanted ? world.owner(id) : 0, place = places_at(group, world, wanted, owner);
         if (wanted && place < world.room) put(heard, owner, place, id, word);
         return wanted && place >= world.room;
     }
@@ -113,15 +104,6 @@ struct NearFar {
             if (word < stale_load(least)) atomic_min(least, (u64)word);
         }
         // Each lane of a group lists its row, or none.
-        template <class Group>
-        DEVICE static void append(Group group, bool wanted, u32 row, BufferedIds& to, u32* list, i64* count) {
-            if constexpr (BufferedIds::holds || Group::width == 1) {
-                if (wanted) to.add(row, list, count);
-            } else {
-                i64 place = places(group, wanted, count);
-                if (wanted) store(list + place, row);
-            }
-        }
         template <class Group> DEVICE void list_near(Group group, bool wanted, u32 row) {
             wanted = wanted && mark(search.marked(s.turn + 1), row);
             append(group, wanted, row, near, near_list(), search.world.number(NEAR));
@@ -160,8 +142,7 @@ struct NearFar {
                     if (atomic_or(search.on_the_way() + id / word_bits, bit_of(id)) & bit_of(id)) return;
                 }
             bool kept_back = search.send(group, heard, wanted, id, word) && mark(search.held, id);
-            if constexpr (Group::width > 1) places(group, kept_back, search.world.number(KEPT));
-            else if (kept_back) take_place(search.world.number(KEPT));
+            places(group, kept_back, search.world.number(KEPT));
         }
         // What the tile keeps leaves it, with the lengths as they are now, if that is `least` or more.
         template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) {
