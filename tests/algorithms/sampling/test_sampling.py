@@ -247,6 +247,19 @@ def test_the_same_sample_wherever(structure: str, device: str, ranks: int) -> No
             np.testing.assert_array_equal(getattr(found, name), value)
 
 
+@pytest.mark.parametrize(("enough", "room"), [(2, 100), (40, 40), (0, 0)])
+def test_too_few_or_too_many_candidates(device: str, enough: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their vertices choose from the whole row."""
+    graph = random_graph(6, 300, 20_000, skew=True)
+    made, given = shards(graph, cut(300, 2), "gpma+", True, device), (np.arange(40).tolist(), [20, 3], 8)
+    plain, _ = run(made, SAMPLE, *given)
+    monkeypatch.setattr(sample_program, "_candidates", lambda fanout: (enough, room))
+    found, _ = run(made, SAMPLE, *given)
+    check_sample(found, neighbors(graph, "in"), *given[:2])
+    for name, value in vars(plain).items():
+        np.testing.assert_array_equal(getattr(found, name), value)
+
+
 def test_samples_of_shapes(device: str) -> None:
     for graph in shapes():
         made = shards(graph, cut(graph.n, 2, False), "gpma+", True, device)

@@ -77,18 +77,18 @@ def sample_neighbors(
         `seeds` is empty, has a vertex twice or is no array of whole numbers; a fanout is less than -1; `seed` is out of
         range; or `direction` is "in" in a graph without in-edges.
     CapacityError
-        A worker has too little memory: 8 bytes per candidate of own vertices, of which there are about twice as many as
-        sampled neighbours and 32 more per vertex, 72 per sampled edge of all workers, and in a graph with an order 8
-        per vertex of the whole graph. Or the sample may have more than 2**31 vertices.
+        A worker has too little memory: for an own vertex 8 bytes per neighbour or, if k are sampled,
+        8 (2 k + 32 + 8 sqrt(2 k + 32)) if that is less; 72 per sampled edge of all workers; and in a graph with an order
+        8 per vertex of the whole graph. Or the sample may have more than 2**31 vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
     A superstep per hop, in which each worker sends every other 8 bytes per sampled neighbour. The row of each vertex
-    whose neighbours are sampled is read twice, O(d). Each neighbour gets a hash of seed, vertex and neighbour, and the
-    smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R.
-    Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
+    whose neighbours are sampled is read once, O(d). Each neighbour gets a hash of seed, vertex and neighbour, and the
+    smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R. Ying, J. Leskovec,
+    "Inductive representation learning on large graphs", NIPS 2017.
 
     Examples
     --------

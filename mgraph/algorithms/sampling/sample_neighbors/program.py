@@ -1,8 +1,8 @@
 """Neighbours sampled hop by hop, each vertex at its owner.
 
 A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` smallest are chosen, so that all
-sets are equally likely. A row is read once to count the candidates, which are below a bound with an expected twice as
-many as wanted, and once to take them; then a tile chooses among them.
+sets are equally likely. Each row is read once, for candidates: numbers below a bound, with an expected twice as many as
+wanted. Then a tile chooses among them. If they are too few or too many, it reads the row again, several times.
 
 All ranks get all sampled edges of a hop, and number the new nodes alike, in a hash table. So each rank knows its own
 vertices of the next hop, with their places, and rank 0 has the whole sample in the user's layout.
@@ -10,11 +10,13 @@ vertices of the next hop, with their places, and rank 0 has the whole sample in 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a hop             8, a sum, a sort; two read-backs; on rank 0 another sort  an all-gather of 8 bytes per sampled edge
+a hop             7, a sum, a sort; two read-backs; on rank 0 another sort  an all-gather of 8 bytes per sampled edge
 ================= ========================================================= ===========================================
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -129,21 +131,29 @@ def _sampled(
     shard: Shard, edges: Structure, frontier: Array, places: Array, names: Array, seed: int, fanout: int
 ) -> Array:
     """Return the keys of the sampled edges of own vertices, in any order: uint64[k]."""
-    # Count the candidates of each vertex, and list them.
+    # Make room for the candidates of each vertex, and list them.
     device, n = shard.device, len(frontier)
-    library = _library(shard, edges)
-    lottery = {"first": shard.lo, "fanout": fanout, "seed": seed, "names": names}
-    vertices = {"vertices": frontier, "n": n, "lottery": lottery}
-    words = device.zeros(n + 2, np.int64)
-    offsets, chosen = words[: n + 1], words[n + 1 :]
-    library.CountCandidates(n * ROW_TILES, graph=edges.view(), counts=offsets[1:], **vertices)
-    library.TakeAll(n, graph=edges.view(), counts=offsets[1:], chosen=chosen, **vertices)
+    library, graph = _library(shard, edges), edges.view()
+    enough, room = _candidates(fanout)
+    lottery = {"first": shard.lo, "fanout": fanout, "enough": enough, "room": room, "seed": seed, "names": names}
+    vertices = {"graph": graph, "vertices": frontier, "n": n, "lottery": lottery}
+    words = device.zeros(2 * n + 3, np.int64)
+    offsets, chosen, taken, listed = words[: n + 1], words[n + 1 : n + 2], words[n + 2 : -1], words[-1:]
+    library.MakeRoom(n, counts=offsets[1:], chosen=chosen, **vertices)
     device.cumsum(offsets, out=offsets)
-    total, wanted = device.to_host(words[n:]).tolist()
-    draws, taken = device.empty(total, np.uint64), device.zeros(n + 1, np.int64)
-    library.TakeCandidates(n * ROW_TILES, graph=edges.view(), offsets=offsets, taken=taken, draws=draws, **vertices)
+    total, wanted = device.to_host(words[n : n + 2]).tolist()
+    draws, keys = device.empty(total, np.uint64), device.empty(wanted, np.uint64)
+    library.TakeCandidates(n * ROW_TILES, offsets=offsets, taken=taken, draws=draws, **vertices)
 
     # Keep the `fanout` smallest draws of each vertex.
-    keys = device.empty(wanted, np.uint64)
-    library.Choose(n, places=places, offsets=offsets, draws=draws, listed=taken[n:], keys=keys, **vertices)
+    library.Choose(n, places=places, offsets=offsets, taken=taken, draws=draws, listed=listed, keys=keys, **vertices)
     return keys
+
+
+def _candidates(fanout: int) -> tuple[int, int]:
+    """Return how many candidates of a long row are expected, and for how many there is room.
+
+    It has fewer than `fanout`, or more than the room, in less than one of 10**9 rows.
+    """
+    enough = 2 * max(fanout, 0) + 32
+    return enough, enough + 8 * math.isqrt(enough)

@@ -1,4 +1,5 @@
 // Samples neighbours: lists candidates among the neighbours of each vertex, and chooses those with the smallest draws.
+// Candidates of a long row have draws below a bound, so that about `enough` are expected.
 // A sampled edge is a key, place << 32 | neighbour: the place of its vertex among the nodes, and a user's id. New
 // neighbours become nodes in the order of their first edges.
 #pragma once
@@ -9,68 +10,23 @@
 constexpr i64 row_tiles = 32;
 constexpr i64 row_parts = Tile<32>::size() > 1 ? row_tiles : 1;
 
-// Visits the edges of n rows part by part: row_at(i), the i-th of them or -1, then for a part with edges begin(i, row),
-// visit(tile, id, live) for each of them, and after(tile, i). Neighbouring tiles have different rows.
-template <class View, class RowAt, class Begin, class Visit, class After>
-DEVICE void visit_parts(Grid grid, const View& graph, i64 n, RowAt row_at, Begin begin, Visit visit, After after) {
-    Tile<32> tile;
-    for (i64 item : grid.items(tile, n * row_parts)) {
-        i64 i = item % n, part = item / n, row = row_at(i), units = row < 0 ? 0 : graph.units(row);
-        if (part >= units) continue;
-        begin(i, row);
-        for (i64 unit = part; unit < units; unit += row_parts)
-            graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                visit(tile, id, live);
-                return false;
-            });
-        after(tile, i);
-    }
-}
-
 struct Lottery {
     i64 first;    // the vertex of row 0
     i64 fanout;   // number of neighbours to choose; -1 for all
+    i64 enough;   // candidates that are expected in a long row
+    i64 room;     // candidates that are kept of it; all of a row that is not longer
     u64 seed;
     const u32* names;  // user's id of each vertex; null if it is the internal id
     DEVICE i64 chosen(i64 candidates) const { return fanout < 0 ? candidates : lesser(candidates, fanout); }
     DEVICE u32 name(u32 id) const { return names ? names[id] : id; }
     DEVICE u64 stream(u32 vertex) const { return stream_of(seed, name(vertex), 0); }
-    // Returns the bound of candidates' draws: about twice as many as wanted are below it, and all of a short row.
-    DEVICE u64 bound(i64 degree) const {
-        i64 enough = 2 * fanout + 32;
-        return fanout < 0 || degree <= enough ? ~(u64)0 : (u64)((f64)enough / (f64)degree * 18446744073709551616.0);
-    }
+    DEVICE u64 draw(u64 stream, u32 id) const { return scramble(stream ^ name(id)); }
+    DEVICE bool is_long(i64 degree) const { return fanout >= 0 && degree > room; }
+    DEVICE u64 bound(i64 degree) const { return (u64)((f64)enough / (f64)degree * 18446744073709551616.0); }
 };
 
 template <class View>
-struct CountCandidates {  // counts the candidates of each vertex with many neighbours, a part of a row per tile
-    static constexpr int lanes = 32;
-    View graph;
-    const u32* vertices;
-    i64 n;
-    Lottery lottery;
-    i64* counts;  // 0 before
-    DEVICE void operator()(Grid grid) const {
-        u64 bound = 0, stream = 0;
-        i64 mine = 0;
-        visit_parts(
-            grid, graph, n,
-            [&](i64 i) -> i64 {
-                i64 row = (i64)vertices[i] - lottery.first;
-                bound = lottery.bound(graph.degree(row));
-                return bound == ~(u64)0 ? -1 : row;
-            },
-            [&](i64 i, i64) { stream = lottery.stream(vertices[i]), mine = 0; },
-            [&](auto, u32 id, bool live) { mine += live && scramble(stream ^ lottery.name(id)) < bound; },
-            [&](auto tile, i64 i) {
-                i64 all = tile.sum(mine);
-                if (tile.rank() == 0 && all) atomic_add(counts + i, all);
-            });
-    }
-};
-
-template <class View>
-struct TakeAll {  // takes all neighbours where they are few, or too few are candidates, one lane per vertex
+struct MakeRoom {  // counts the places for each vertex's candidates, one lane per vertex
     static constexpr int lanes = 1;
     View graph;
     const u32* vertices;
@@ -82,82 +38,100 @@ struct TakeAll {  // takes all neighbours where they are few, or too few are can
         i64 mine = 0;
         for (i64 i : grid.items(n)) {
             i64 degree = (i64)graph.degree((i64)vertices[i] - lottery.first);
-            if (lottery.bound(degree) == ~(u64)0 || counts[i] < lottery.fanout) counts[i] = degree;
-            mine += lottery.chosen(counts[i]);
+            counts[i] = lottery.is_long(degree) ? lottery.room : degree;
+            mine += lottery.chosen(degree);
         }
         i64 all = Tile<32>{}.sum(mine);
-        if (Tile<32>{}.rank() == 0 && all) atomic_add(chosen, all);
+        if (Tile<32>{}.rank() == 0) atomic_add(chosen, all);
     }
 };
 
 template <class View>
-struct TakeCandidates {  // lists the counted candidates of each vertex in any order, a part of a row per tile
+struct TakeCandidates {  // lists candidates of each vertex in any order, a part of a row per tile
     static constexpr int lanes = 32;
     View graph;
     const u32* vertices;
     i64 n;
     Lottery lottery;
     const i64* offsets;
-    i64* taken;  // 0 before: the candidates of each vertex that have a place
+    i64* taken;  // 0 before: the candidates of each vertex, those without a place among them
     u64* draws;
     DEVICE void operator()(Grid grid) const {
-        u64 bound = 0, stream = 0;
-        i64 vertex = 0;
-        visit_parts(
-            grid, graph, n, [&](i64 i) { return (i64)vertices[i] - lottery.first; },
-            [&](i64 i, i64 row) {
-                i64 degree = graph.degree(row);
-                vertex = i, stream = lottery.stream(vertices[i]);
-                bound = offsets[i + 1] - offsets[i] == degree ? ~(u64)0 : lottery.bound(degree);
-            },
-            [&](auto tile, u32 id, bool live) {
-                u64 draw = live ? scramble(stream ^ lottery.name(id)) : 0;
-                bool takes = live && (bound == ~(u64)0 || draw < bound);
-                u32 all = tile.ballot(takes);
-                if (!all) return;
-                i64 first = tile.shfl(tile.rank() == 0 ? atomic_add(taken + vertex, (i64)popcount(all)) : 0, 0);
-                if (!takes) return;
-                draws[offsets[vertex] + first + popcount(all & ((1u << tile.rank()) - 1))] = draw;
-            },
-            [&](auto, i64) {});
+        Tile<32> tile;
+        for (i64 item : grid.items(tile, n * row_parts)) {  // neighbouring tiles have different rows
+            i64 i = item % n, part = item / n, row = (i64)vertices[i] - lottery.first, units = graph.units(row);
+            if (part >= units) continue;
+            i64 degree = (i64)graph.degree(row);
+            bool all = !lottery.is_long(degree);
+            u64 bound = all ? 0 : lottery.bound(degree), stream = lottery.stream(vertices[i]);
+            for (i64 unit = part; unit < units; unit += row_parts)
+                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+                    u64 draw = live ? lottery.draw(stream, id) : 0;
+                    take(tile, i, live && (all || draw < bound), draw);
+                    return false;
+                });
+        }
+    }
+    template <class Tile32> DEVICE void take(Tile32 tile, i64 i, bool takes, u64 draw) const {
+        u32 takers = tile.ballot(takes);
+        if (!takers) return;
+        i64 first = tile.shfl(tile.rank() == 0 ? atomic_add(taken + i, (i64)popcount(takers)) : 0, 0);
+        i64 place = offsets[i] + first + popcount(takers & ((1u << tile.rank()) - 1));
+        if (takes && place < offsets[i + 1]) draws[place] = draw;
     }
 };
 
+template <class View>
 struct Choose {  // chooses the smallest draws of each vertex, one tile per vertex
     static constexpr int lanes = 32;
+    View graph;
     const u32* vertices;
     const u32* places;  // among the nodes
     i64 n;
     Lottery lottery;
     const i64* offsets;
+    const i64* taken;
     const u64* draws;
     i64* listed;  // 0 before
     u64* keys;    // out, in any order
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
         for (i64 i : grid.items(tile, n)) {
-            const u64* row = draws + offsets[i];
-            i64 count = offsets[i + 1] - offsets[i], wanted = lottery.chosen(count);
-            bool all = wanted == count;
-            u64 end = all ? 0 : end_of(tile, row, count, wanted);
-            u64 stream = lottery.stream(vertices[i]), place = (u64)places[i] << 32;
-            i64 to = tile.shfl(tile.rank() == 0 ? atomic_add(listed, wanted) : 0, 0);
-            for (i64 first = 0; first < count; first += tile.size()) {
-                i64 at = first + tile.rank();
-                u64 draw = at < count ? row[at] : 0;
-                bool takes = at < count && (all || draw < end);
-                u32 takers = tile.ballot(takes);
-                if (takes) {
-                    u32 id = (u32)(unscramble(draw) ^ stream);
-                    keys[to + popcount(takers & ((1u << tile.rank()) - 1))] = place | id;
-                }
-                to += popcount(takers);
-            }
+            i64 row = (i64)vertices[i] - lottery.first, count = taken[i], degree = (i64)graph.degree(row);
+            u64 stream = lottery.stream(vertices[i]);
+            if (count >= lottery.chosen(degree) && count <= offsets[i + 1] - offsets[i])
+                choose(tile, i, stream, count, [&](auto take) {
+                    for (i64 at = tile.rank(); at - tile.rank() < count; at += tile.size())
+                        take(at < count ? draws[offsets[i] + at] : 0, at < count);
+                });
+            else  // too few candidates, or too many: hardly ever
+                choose(tile, i, stream, degree, [&](auto take) {
+                    for (i64 unit = 0; unit < graph.units(row); ++unit)
+                        graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+                            take(live ? lottery.draw(stream, id) : 0, live);
+                            return false;
+                        });
+                });
         }
+    }
+    // From `count` draws, for which all lanes of the group together call take(draw, live) in each_draw(take).
+    template <class Group, class EachDraw>
+    DEVICE void choose(Group group, i64 i, u64 stream, i64 count, EachDraw each_draw) const {
+        i64 wanted = lottery.chosen(count);
+        bool all = wanted == count;
+        u64 end = all ? 0 : end_of(group, count, wanted, each_draw), place = (u64)places[i] << 32;
+        i64 to = group.shfl(group.rank() == 0 ? atomic_add(listed, wanted) : 0, 0);
+        each_draw([&](u64 draw, bool live) {
+            bool takes = live && (all || draw < end);
+            u32 takers = group.ballot(takes), before = popcount(takers & ((1u << group.rank()) - 1));
+            if (takes) keys[to + before] = place | (u32)(unscramble(draw) ^ stream);
+            to += popcount(takers);
+        });
     }
     // Returns a number above `wanted` of the draws, which all differ; `wanted` < count. Draws are nearly even, so linear
     // interpolation takes a few steps.
-    template <class Group> DEVICE u64 end_of(Group group, const u64* row, i64 count, i64 wanted) const {
+    template <class Group, class EachDraw>
+    DEVICE u64 end_of(Group group, i64 count, i64 wanted, EachDraw each_draw) const {
         u64 low = 0, high = ~(u64)0;
         i64 below_low = 0, below_high = count;
         if (wanted == 0) return low;
@@ -166,7 +140,7 @@ struct Choose {  // chooses the smallest draws of each vertex, one tile per vert
             u64 step = (u64)(lesser(greater(share, 0.0625), 0.9375) * (f64)(high - low));
             u64 middle = low + lesser(greater(step, (u64)1), high - low - 1);
             i64 mine = 0;
-            for (i64 at = group.rank(); at < count; at += group.size()) mine += row[at] < middle;
+            each_draw([&](u64 draw, bool live) { mine += live && draw < middle; });
             i64 below = group.sum(mine);
             if (below == wanted) return middle;
             if (below < wanted) low = middle, below_low = below;
