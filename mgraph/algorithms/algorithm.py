@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.checks import check_vertex, check_vertices
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.facade import hint
@@ -120,7 +121,7 @@ class GraphFacts:
 
     def check_distinct(self, values: Any, ids: np.ndarray, name: str, what: str) -> None:
         """Raise `InvalidOption` if `ids`, the ids of `values`, repeat a vertex. The message names the place."""
-        if len(np.unique(ids)) < len(ids):
+        if len(distinct(ids)) < len(ids):
             _, first = np.unique(ids, return_index=True)
             again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
             twice = ids[again] if self.ids is None else shown(list(values)[again])

@@ -16,6 +16,7 @@ from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import check_largest, check_weighted, filling, from_table, largest_id, names_of, set_times
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidBatch
 from mgraph.facade import type_name
 from mgraph.keys import KeyTable
@@ -248,14 +249,14 @@ def _ends(part: Any, i: int, names: Names) -> np.ndarray | None:
         if chosen_kind(src, dst, called) == "string":
             return None
         ends = (Device.to_host(as_keys(end, "int64", name)) for end, name in zip((src, dst), called, strict=True))
-        return np.unique(np.concatenate([*ends]))
+        return distinct(np.concatenate([*ends]))
     except InvalidBatch as error:
         raise InvalidBatch(f"partition {i}: {error}") from None
 
 
 def _union(ends: Sequence[np.ndarray | None]) -> np.ndarray | None:
     numbers = [end for end in ends if end is not None]
-    return np.unique(np.concatenate(numbers)) if len(numbers) == len(ends) else None
+    return distinct(np.concatenate(numbers)) if len(numbers) == len(ends) else None
 
 
 def _kind(ends: np.ndarray | None) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_whole
 from mgraph.convert.build import build
+from mgraph.distinct import distinct
 from mgraph.tables.ids import KINDS
 
 __all__ = ["ego", "subgraph"]
@@ -118,7 +119,7 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
         # Search breadth-first: a ring is a level without the vertices before it.
         reached = ring = _once(graph, [vertex])
         for _ in range(k):
-            ends = np.unique(graph.neighbors(ring, direction).dst)
+            ends = distinct(graph.neighbors(ring, direction).dst)
             ring = ends[_places(reached, ends) < 0]
             if not len(ring):
                 break

@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from mgraph.distinct import distinct
 from mgraph.networkx.calls import offered, refusing
 from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
@@ -30,7 +31,7 @@ def jaccard_coefficient(G: Graph, ebunch: Iterable[tuple[Any, Any]] | None = Non
     # Refuse self-loops, then score all pairs in one call.
     with refusing(G) as graph:
         ids = np.array([[index[u], index[v]] for u, v in pairs], np.int64)
-        if graph.has_edges(*(np.unique(ids),) * 2).any():
+        if graph.has_edges(*(distinct(ids.ravel()),) * 2).any():
             raise Refused("a node has a self-loop, which NetworkX and the backend count differently")
         scores = graph.jaccard(ids).tolist()
     return ((u, v, score) for (u, v), score in zip(pairs, scores, strict=True))

@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.batch import MAX_VERTICES, EdgeBatch
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.kernels import Struct, constants, load
 from mgraph.structures.plan import NO_COUNTS, Counts, Plan, VerticesPlan
@@ -351,7 +352,7 @@ class Structure(Reads):
         """Return a run that deletes every edge from `vertices`, and its reverse."""
         xp = self.device.xp
         with self.device.taking(12 * len(vertices), f"{len(vertices)} vertices, each once"):
-            rows = xp.unique(vertices)
+            rows = distinct(vertices)
         # The row of edge i is the last one whose offset is at most i.
         csr = self._gather(rows)
         with self.device.taking(24 * len(csr.dst), f"the rows of {len(csr.dst)} edges"):

@@ -22,7 +22,6 @@ __all__ = [
     "add_graph_arguments",
     "chosen_structures",
     "degree_order",
-    "distinct",
     "filled",
 ]
 
@@ -129,13 +128,3 @@ def degree_order(src: Array, dst: Array, n_vertices: int, xp: Any) -> Array:
     ids = xp.empty(n_vertices, np.uint32)
     ids[order] = xp.arange(n_vertices, dtype=np.uint32)
     return ids
-
-
-def distinct(keys: Array, xp: Any) -> Array:
-    """Return sorted keys without repeats.
-
-    ``numpy.unique`` of NumPy 2.4 hashes, which took 30 s for 10M keys.
-    """
-    keep = xp.ones(len(keys), bool)
-    keep[1:] = keys[1:] != keys[:-1]
-    return keys[keep]

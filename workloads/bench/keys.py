@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import DynamicGraph
+from mgraph.distinct import distinct
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, short
 
@@ -52,7 +53,7 @@ def measure(bench: Bench) -> None:
     ]
 
     # Draw sparse keys.
-    sparse = np.unique(rng.integers(-(2**63), 2**63, options.keys + options.keys // 8 + 8))
+    sparse = distinct(rng.integers(-(2**63), 2**63, options.keys + options.keys // 8 + 8))
     sparse = rng.permutation(sparse)[: options.keys]
 
     # Time each kind, relative to numbers.

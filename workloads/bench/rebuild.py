@@ -6,9 +6,9 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 from mgraph.structures import Counts, Csr, Run
 from mgraph.structures.sort import make_keys
-from workloads.bench.inputs import distinct
 
 __all__ = ["Rebuild"]
 
@@ -55,7 +55,7 @@ class Rebuild:
     def _rebuild(self, keys: Array, deletes: bool) -> Counts:
         # Merge the keys into the sorted list, or remove them.
         xp, before = self.device.xp, self.num_edges
-        keys = distinct(xp.sort(keys), xp)
+        keys = distinct(keys)
         if deletes:
             place = xp.minimum(xp.searchsorted(self.keys, keys), before - 1)
             keep = xp.ones(before, bool)
@@ -63,7 +63,7 @@ class Rebuild:
             self.keys = self.keys[keep]
             counts = Counts(deleted=before - self.num_edges, missing=len(keys) - before + self.num_edges)
         else:
-            self.keys = distinct(xp.sort(xp.concatenate([self.keys, keys])), xp)
+            self.keys = distinct(xp.concatenate([self.keys, keys]))
             counts = Counts(inserted=self.num_edges - before, updated=len(keys) - self.num_edges + before)
 
         # Rebuild the CSR.

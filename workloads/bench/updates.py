@@ -15,12 +15,13 @@ import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
+from mgraph.distinct import distinct
 from mgraph.structures import Counts, Run, create
 from mgraph.structures.run import sort_batch
 from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch, counts_of, short, summary
-from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, distinct
+from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures
 from workloads.bench.rebuild import Rebuild
 
 __all__ = ["HELP", "add_arguments", "measure"]
@@ -157,7 +158,7 @@ class _Subject:
         if not ordered:
             return self.bench.time(lambda: self.structure.apply(batch))
         run = sort_batch(self.bench.device, batch, self.edges.n_vertices, self.edges.n_vertices)
-        keys = distinct(run.keys, self.bench.xp)
+        keys = distinct(run.keys)
         run = Run(keys, None if run.op is None else run.op[: len(keys)])
         return self.bench.time(lambda: self.structure.apply_run(run))
 

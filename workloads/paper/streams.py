@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 from mgraph.splitmix import splitmix
-from workloads.bench.inputs import distinct
 from workloads.inputs.generators import of_shape
 from workloads.inputs.readers import read
 
@@ -78,7 +78,7 @@ class StandIn:
             parts = [drawn.edges(start, min(start + CHUNK, stop), xp) for start in range(at, stop, CHUNK)]
             keys = xp.concatenate([keys, *(src.astype(np.uint64) << np.uint64(32) | dst for src, dst in parts)])
             keys.sort()
-            keys, at = distinct(keys, xp), stop
+            keys, at = distinct(keys), stop
         return _shuffled(f"{self.name} ({self.shape})", 1 << scale, keys, device, seed)
 
 
@@ -97,7 +97,7 @@ class Real:
         edges = read(path).in_order()
         keys = edges.src.astype(np.uint64) << np.uint64(32) | edges.dst
         if edges.t is None:
-            return _shuffled(self.name, edges.n_vertices, device.asarray(np.unique(keys)), device, seed)
+            return _shuffled(self.name, edges.n_vertices, device.asarray(distinct(keys)), device, seed)
         unique, first = np.unique(keys, return_index=True)
         keys = unique[np.argsort(first)]
         src, dst = (device.asarray(part.astype(np.uint32)) for part in (keys >> np.uint64(32), keys))

@@ -23,6 +23,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.arrays import as_array, as_objects
 
@@ -202,7 +203,7 @@ def _sought(
     """
     # Send each shorter row once to each rank that needs it.
     device, edges = shard.device, shard.out_edges
-    sent = [np.unique(shorter[(home == rank) & (away == shard.rank)]) for rank in range(shard.size)]
+    sent = [distinct(shorter[(home == rank) & (away == shard.rank)]) for rank in range(shard.size)]
     rows = edges.neighbors(device.asarray(np.concatenate(sent) - np.uint32(shard.lo)))
     cuts = Device.to_host(rows.offsets)[np.cumsum([0, *map(len, sent)])].tolist()
     parts = shard.exchange.alltoallv([rows.dst[a:b] for a, b in pairwise(cuts)])

@@ -11,6 +11,7 @@ import numpy as np
 from mgraph.checks import check_whole
 from mgraph.client.reads.edges import edges_of, once, ranges
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidOption
 from mgraph.facade import needed
 from mgraph.keys import KeyTable
@@ -146,7 +147,7 @@ def _differences(before: _Side, after: _Side) -> Iterator[Columns]:
 
 def _difference(before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> Columns:
     # Look up each edge on both sides; NaN means absent.
-    keys = np.union1d(before[0], after[0])
+    keys = distinct(np.concatenate([before[0], after[0]]))
     old, new = (_weights(keys, *side) for side in (before, after))
     change = np.select([np.isnan(old), np.isnan(new), old != new], [0, 1, 2], -1).astype(np.int8)
     changed = change >= 0

@@ -14,6 +14,7 @@ from mgraph.client.results.column import VERTICES, Column
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
 from mgraph.tables.arrays import as_array, as_numbers, is_missing, is_one, shown, written
@@ -182,7 +183,7 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
 
     # Align the series: row `rows[i]` has the value of vertex i.
     ids = here.ids(value.index, "the index of an operand")
-    if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
+    if len(ids) != here.n_vertices or len(distinct(ids)) != len(ids):
         raise InvalidOption(
             f"the index of an operand has {len(ids)} rows; it must name each of {here.n_vertices} vertices once"
         )

@@ -15,6 +15,7 @@ from mgraph.client.calls.caller import Caller
 from mgraph.client.vertices.keyed import Batch, Keyed, check_keys, keyed, kind_of
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidOption
 from mgraph.failures import Recovered, Stale
 from mgraph.forks import renew_in_children
@@ -296,7 +297,7 @@ class Directory:
         """Lock the numbering while vertices with keys are removed: yield the ids of `choose`, ascending."""
         with self._alone():
             self.check()
-            ids, table = np.unique(choose(self.numbering)), self.numbering.keys
+            ids, table = distinct(choose(self.numbering)), self.numbering.keys
             assert table is not None
             if not len(ids):
                 yield ids

@@ -11,6 +11,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.client.reports.progress import stage
 from mgraph.client.vertices.numbering import key_at
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidBatch, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.operations import Operations
@@ -170,4 +171,4 @@ def _distinct(table: KeyTable, ends: list[Any], directed: bool) -> int:
     src, dst = (Device.to_host(scratch.number(end)).astype(np.uint64) for end in ends)
     if not directed:
         src, dst = np.minimum(src, dst), np.maximum(src, dst)
-    return len(np.unique(src << np.uint64(32) | dst))
+    return len(distinct(src << np.uint64(32) | dst))

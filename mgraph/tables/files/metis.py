@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mgraph.distinct import distinct
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
 from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1, sizes_in
@@ -90,7 +91,7 @@ def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray,
     """Raise `ReadError` unless each arc has its reverse, of the same weight, and `m` edges exist."""
     # The arcs with u <= v must be the reverses of those with u >= v, and be `m`.
     forth, back = source * n + target, target * n + source
-    lower, upper = _distinct(forth[source <= target]), _distinct(back[source >= target])
+    lower, upper = distinct(forth[source <= target]), distinct(back[source >= target])
     if not np.array_equal(lower, upper):
         at = int((~np.isin(forth, back)).argmax())
         u, v = source[at] + 1, target[at] + 1
@@ -103,12 +104,3 @@ def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray,
         at = int(first[differ.argmax()])
         u, v = source[at] + 1, target[at] + 1
         raise ReadError(f"line {lines[u - 1][0]} gives neighbour {v} another weight than the line of {v} gives {u}")
-
-
-def _distinct(values: np.ndarray) -> np.ndarray:
-    """Return the distinct values, ascending.
-
-    Sorting takes a tenth of the time of `numpy.unique`, which hashes.
-    """
-    values = np.sort(values)
-    return values[np.diff(values, prepend=-1) != 0]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mgraph.device import Array
+from mgraph.distinct import distinct
 from mgraph.structures import Run
 from mgraph.structures.merge import merge_in_order
 from mgraph.worker.shard.edge_expiry import EdgeExpiry
@@ -149,12 +150,6 @@ def _gathered(shard: Shard, column: np.ndarray) -> np.ndarray:
         return device.to_host(device.concatenate(shard.exchange.allgather(device.asarray(column))))
 
 
-def _distinct(ids: np.ndarray) -> np.ndarray:
-    """Return distinct ids, ascending; `numpy.unique` hashes them first, and takes several times as long."""
-    ids = np.sort(ids)
-    return ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
-
-
 def _last_by_id(shard: Shard, arcs: Array, time: np.ndarray, n: int) -> _Last:
     """Return the `n`-th oldest edge of all ranks. Edges of the same time are ordered by users' ids."""
     edges = shard.device.to_host(_edges(shard, 0, arcs))
@@ -178,7 +173,7 @@ def _last_by_key(
     # Have rank 0 order the vertices of these edges by their keys.
     same = arcs[device.asarray(time == last)]
     mine = np.concatenate([device.to_host(side).astype(np.uint32) for side in _ends(shard, same)])
-    ids = _distinct(_gathered(shard, _distinct(mine)))
+    ids = distinct(_gathered(shard, distinct(mine)))
     places = np.empty(0, np.uint32) if keys is None else keys.places(ids, brought)
     order = _Order(device.asarray(ids.astype(np.uint64)), device.asarray(_gathered(shard, places)))
 

@@ -28,6 +28,7 @@ from itertools import pairwise
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 from mgraph.parallel_copy import cloned
 from mgraph.structures import Run
 from mgraph.structures.merge import merge_in_order
@@ -135,7 +136,7 @@ class Times:
             return self.device.full(len(keys), NEVER, np.int64)
         xp = self.device.xp
         with self.device.taking(2 * BYTES * len(keys), f"the times of {len(keys)} arcs"):
-            unique = distinct(self.device, keys)
+            unique = distinct(keys)
             return self._at(self.latest(unique), unique)[xp.searchsorted(unique, keys)]
 
     def latest(self, keys: Array = None) -> Run:
@@ -208,11 +209,11 @@ class Times:
         # Delete the arcs whose insertions among them are still valid.
         n = sum(map(len, due))
         with self.device.taking(2 * BYTES * n, f"{n} edges that leave a window"):
-            entries = self.current(distinct(self.device, self.device.concatenate(due)))
+            entries = self.current(distinct(self.device.concatenate(due)))
             gone = entries.keys[entries.time <= floor]
             if not len(gone):
                 return None
-            gone = distinct(self.device, gone)
+            gone = distinct(gone)
             deleted = completed(self.device, deletions(self.device, gone), entries.weight is not None)
             if not self.repeats:
                 return deleted
@@ -226,7 +227,7 @@ class Times:
         none = self.device.empty(0, np.uint64)
         ends = [level.until([time])[0] for level in self.levels]
         keys = [level.run.keys[level.order[level.dead : end]] for level, end in zip(self.levels, ends, strict=True)]
-        arcs = self.latest(distinct(self.device, self.device.concatenate([none, *keys])))
+        arcs = self.latest(distinct(self.device.concatenate([none, *keys])))
         return arcs.take(arcs.time <= time)
 
     def oldest(self, n: int, counted: Callable[[Array], Array]) -> Run:
@@ -246,7 +247,7 @@ class Times:
             keys = [level.run.keys[level.order[level.dead : end]] for level, end in zip(self.levels, ends, strict=True)]
 
             # Keep the existing arcs among them, and skip invalid entries from now on.
-            arcs = self.latest(distinct(self.device, self.device.concatenate([none, *keys])))
+            arcs = self.latest(distinct(self.device.concatenate([none, *keys])))
             for level, end in zip(self.levels, ends, strict=True):
                 level.discard(end, arcs)
             arcs = arcs.take(counted(arcs.keys))
@@ -323,13 +324,6 @@ def last_of_keys(device: Device, keys: Array) -> Array:
     last = device.xp.ones(len(keys), bool)
     last[:-1] = keys[1:] != keys[:-1]
     return last
-
-
-def distinct(device: Device, keys: Array) -> Array:
-    """Return the sorted distinct keys, as a new array."""
-    # `numpy.unique` hashes, which takes ten times longer.
-    ordered = device.xp.sort(keys)
-    return ordered[last_of_keys(device, ordered)]
 
 
 def is_in(device: Device, keys: Array, among: Array) -> Array:

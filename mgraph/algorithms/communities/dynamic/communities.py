@@ -40,6 +40,7 @@ from mgraph.algorithms.communities.multilevel import finest_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 
 __all__ = ["Communities"]
 
@@ -348,6 +349,6 @@ class Communities(Remembering):
         """Return users' ids of the vertices that have moved since the last read, and their labels. Two read-backs."""
         if not level.moved:
             return np.empty(0, np.int64), np.empty(0, np.uint32)
-        moved = self.device.asarray(np.unique(Device.to_host(self.device.concatenate(level.moved))))
+        moved = self.device.asarray(distinct(Device.to_host(self.device.concatenate(level.moved))))
         ids = moved if level.names is None else self.device.gather(level.names, moved)
         return Device.to_host(ids).astype(np.int64), Device.to_host(self.device.gather(self.labels, moved))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.distinct import distinct
 
 __all__ = ["EVENTS", "Names"]
 
@@ -187,7 +188,7 @@ class Names:
         # Count the vertices by their old and new labels. Only these labels are looked at.
         pairs, counts = np.unique(old.astype(np.uint64) << np.uint64(32) | new.astype(np.uint64), return_counts=True)
         sources, targets = (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(NOWHERE)).astype(np.int64)
-        looked_at = np.unique(np.concatenate([sources, targets, come, self.thinned]))
+        looked_at = distinct(np.concatenate([sources, targets, come, self.thinned]))
         at = device.asarray(looked_at)
         own, size, members = (Device.to_host(device.gather(column, at)) for column in (self.names, self.sizes, alive))
 

@@ -78,8 +78,8 @@ def sample_neighbors(
         range; or `direction` is "in" in a graph without in-edges.
     CapacityError
         A worker has too little memory: for an own vertex 8 bytes per neighbour or, if k are sampled,
-        8 (2 k + 32 + 8 sqrt(2 k + 32)) if that is less; 72 per sampled edge of all workers; and in a graph with an order
-        8 per vertex of the whole graph. Or the sample may have more than 2**31 vertices.
+        8 (2 k + 32 + 8 sqrt(2 k + 32)) if that is less; 72 per sampled edge of all workers; and with an order 8 per
+        vertex of the whole graph. Or the sample may have more than 2**31 vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
