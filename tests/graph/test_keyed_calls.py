@@ -184,6 +184,43 @@ def test_arithmetic_aligns_by_key(place):
         assert gathered.to_series().to_dict() == {"b": 2.0, "c": 3.0, "d": 0.0}
 
 
+def test_results_of_a_graph_with_keys_in_one_without_them(place):
+    """And the other way. They were taken by their places."""
+    with (
+        DynamicGraph(place, 6, reverse=True) as graph,
+        DynamicGraph(place, keys="int64", reverse=True) as keyed,
+        DynamicGraph(place, keys="string") as words,
+    ):
+        graph.insert([0, 1, 2, 3, 4, 5, 3], [1, 2, 3, 4, 5, 0, 5])
+        keyed.insert([5, 3, 4, 1, 0], [3, 4, 1, 0, 2])
+        words.insert(list("abcde"), list("bcdef"))
+        once = {"max_iter": 1, "tol": 10.0}
+        other = "of another graph or of other vertices"
+        for here, there in ((graph, keyed), (keyed, graph)):
+            rank, labels = there.pagerank(), there.label_propagation()
+            values = (rank, rank.to_series())
+            for found, wanted in (
+                [here.pagerank(start=each, **once).to_numpy() for each in values],
+                [here.pagerank(personalization=each).to_numpy() for each in values],
+                [here.katz_centrality(beta=each).to_numpy() for each in values],
+                [here.gather(each, "sum", direction="out").to_numpy() for each in values],
+            ):
+                np.testing.assert_array_equal(found, wanted)
+            assert here.modularity(labels) == here.modularity(labels.to_series())
+            with pytest.raises(InvalidOption, match=other):
+                here.pagerank() - rank
+            with pytest.raises(InvalidOption, match=other):
+                assert here.label_propagation() == labels
+            with pytest.raises(InvalidOption, match=r"start: its vertices(\[0\] is 'a'| are strings)"):
+                here.pagerank(start=words.pagerank())
+            with pytest.raises(InvalidOption, match=r"start: its vertices\[0\] is \d"):
+                words.pagerank(start=rank)
+        keyed.delete_vertices([2])
+        keyed.insert([9], [3])
+        with pytest.raises(UnknownVertex, match="labels has a value of 9, which is no vertex"):
+            graph.modularity(keyed.label_propagation())
+
+
 def test_values_of_other_vertices_are_refused(place):
     """They were left out, and the vertices without a value got the mean."""
     with DynamicGraph(place, keys="string", reverse=True) as graph, DynamicGraph(place, keys="string") as other:

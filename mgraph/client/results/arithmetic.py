@@ -172,7 +172,7 @@ def _vertices(value: Any, column: Column) -> Operand:
 def _by_vertex(value: Any, here: Numbering) -> Any:
     """Return an operand in the order of the vertices: a Series of pandas is aligned by its index."""
     if isinstance(value, Column):
-        if here.keys is None or value._remote.numbering.keys is here.keys:
+        if value._remote.numbering.keys is here.keys:  # or neither graph has keys
             return value
         raise InvalidOption(
             f"an operand is a result of {value.name} at epoch {value.epoch}, of another graph or of other vertices; "

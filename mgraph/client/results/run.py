@@ -126,17 +126,22 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str, missing: str)
 
     # Find the vertex of each value.
     if is_series(values):
-        if keys is None:
-            ids = numbering.ids(values.index, "its index")
-        else:
-            ids = Device.to_host(keys.find(as_keys(values.index, keys.kind, "its index"), n))
-        if not values.index.is_unique:
-            raise InvalidBatch(f"its index has {shown(values.index[values.index.duplicated()][0])} more than once")
+        names, what = values.index, "its index"
+        if not names.is_unique:
+            raise InvalidBatch(f"its index has {shown(names[names.duplicated()][0])} more than once")
     else:
         layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
-        if keys is None or layout.keys is None or layout.keys is keys:
+        if layout.keys is keys:  # or neither graph has keys
             return values
-        ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
+        names, what = layout.all_names(), "its vertices"
+    if keys is not None:
+        ids = Device.to_host(keys.find(as_keys(names, keys.kind, what), n))
+    elif is_series(values):
+        ids = numbering.ids(names, what)
+    elif names.dtype == object:
+        raise InvalidBatch("its vertices are strings, and those of the graph are whole numbers")
+    else:
+        ids = np.where((names >= 0) & (names < n), names, NONE).astype(np.uint32)
 
     if name in EACH and (ids == NONE).any():
         key = (values.index if is_series(values) else values.ids())[int((ids == NONE).argmax())]
