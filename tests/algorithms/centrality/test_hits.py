@@ -66,6 +66,21 @@ def test_a_start_decides_among_equal_components(ranks: int) -> None:
     check(graph, made)
 
 
+def test_a_start_with_zeros_has_the_strongest_vector(ranks: int) -> None:
+    """Which is out of reach of such a start if its component has none of it."""
+    reached = 0
+    for seed in range(40):
+        graph = random_graph(seed, 3 + seed % 6, 8)
+        made, start = shards(graph, cut(graph.n, ranks), "gpma+"), np.zeros(graph.n)
+        start[graph.arcs[1][0]] = 1
+        both, info = run(made, HITS, start=start, normalized=False)
+        strongest = np.linalg.svd(graph.matrix().toarray() != 0, compute_uv=False)[0]
+        assert info["converged"]
+        np.testing.assert_allclose(np.linalg.norm(both["hubs"]), strongest, rtol=1e-7, err_msg=str(seed))
+        reached += both["authorities"][start > 0] > 1e-3
+    assert 0 < reached < 40
+
+
 def test_a_start_by_vertex_and_its_other_name() -> None:
     graph = Graph(6, np.array([0, 3], np.uint32), np.array([1, 4], np.uint32))
     made = shards(graph, cut(6, 2), "gpma+")

@@ -44,7 +44,8 @@ def hits(
     start : result, mapping, pandas.Series, or array of at most `num_vertices` numbers, optional
         The first authorities, 0 or more; equal values by default. Vertices past an array's end, and those missing in a
         Series, begin with the mean; those missing in a mapping begin with 0. If several vectors of authorities are
-        possible, for example because components are equally strong, it decides among them.
+        possible, for example because components are equally strong, it decides among them. A start with zeros takes
+        twice as long, since the strongest component may have none of it.
     nstart : optional
         Another name of `start`.
     weight : bool
@@ -65,7 +66,7 @@ def hits(
         `tol`, `max_iter` or `start` is out of its range, or `start` is 0 for each vertex with an in-edge; or `weight`
         is True in an unweighted graph, in a directed graph without in-edges, or with a negative or infinite weight.
     CapacityError
-        A worker has too little memory: 184 bytes per owned vertex and 8 per vertex of the whole graph. In-edges that
+        A worker has too little memory: 192 bytes per owned vertex and 8 per vertex of the whole graph. In-edges that
         the graph does not store are made for the call, which takes 32 bytes per arc meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.

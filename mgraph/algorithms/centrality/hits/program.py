@@ -59,13 +59,26 @@ class _Lanczos:
     ----------
     vector : float64[hi - lo]
         The best vector so far, of unit length.
+    value : float
+        Its eigenvalue.
     error : float
         Its residual, relative to the eigenvalue.
+    iterations : int
+    converged : bool
     """
 
     def __init__(self, shard: Shard, forth: Reduction, back: Reduction, start: Array) -> None:
         self.shard, self.forth, self.back = shard, forth, back
-        self.vector, self.error = unit(shard, start, dot(shard, start, start)), math.inf
+        self.vector, self.value, self.error = unit(shard, start, dot(shard, start, start)), 0.0, math.inf
+        self.iterations, self.converged = 0, False
+
+    def converge(self, tol: float, max_iter: int) -> _Lanczos:
+        """Iterate until the residual is small."""
+        while self.iterations < max_iter and not self.converged:
+            self.iterations += 1
+            self.iterate(tol)
+            self.converged = self.error <= tol
+        return self
 
     def iterate(self, tol: float) -> None:
         """Make an iteration. It ends early if the basis is complete."""
@@ -82,8 +95,8 @@ class _Lanczos:
             left = math.sqrt(add_squares(shard, more, (1.0, more), (-diagonal[-1], last), *before))
 
             # The residual of the best vector is beta_k times its last coefficient.
-            value, weights = _largest(diagonal, beside)
-            self.error = left * abs(weights[-1]) / value if value > 0 else 0.0
+            self.value, weights = _largest(diagonal, beside)
+            self.error = left * abs(weights[-1]) / self.value if self.value > 0 else 0.0
             if len(basis) == STEPS or self.error <= max(tol, ROUNDING):
                 break
 
@@ -158,11 +171,11 @@ def run(
         `start` has negative or infinite values or NaN, or is 0 for all vertices; an edge has a negative or an infinite
         weight. Raised on every rank.
     CapacityError
-        Too little memory for `STEPS` + 3 vectors, or for the in-edges of `transposed`.
+        Too little memory for `STEPS` + 4 vectors, or for the in-edges of `transposed`.
 
     Notes
     -----
-    O(n + m) per product; an iteration has 2 `STEPS` of them.
+    O(n + m) per product; an iteration has 2 `STEPS` of them. Twice as many iterations if `start` has a 0.
     """
     # No vertices, or bad weights.
     device, own = shard.device, shard.hi - shard.lo
@@ -172,15 +185,15 @@ def run(
     if weight:
         check_weights(shard, WHAT)
 
-    # Iterate until the residual is small.
+    # Iterate. From a start with zeros, the dominant vector may be out of reach.
     edge = "(value * weight)" if weight else "value"
     matrices = [Reduction(shard, rows, edge) for rows in sides(shard, "HITS")]
-    lanczos = _Lanczos(shard, matrices[0], matrices[-1], _first(shard, start, nstart))
-    iterations, converged = 0, False
-    while iterations < max_iter and not converged:
-        iterations += 1
-        lanczos.iterate(tol)
-        converged = lanczos.error <= tol
+    first, positive = _first(shard, start, nstart)
+    lanczos = _Lanczos(shard, matrices[0], matrices[-1], first).converge(tol, max_iter)
+    if lanczos.value > 0 and not positive:
+        other = _Lanczos(shard, matrices[0], matrices[-1], device.full(own, 1, np.float64)).converge(tol, max_iter)
+        if other.value * (1 - max(tol, ROUNDING)) > lanczos.value:
+            lanczos = other
 
     # Hubs are A times the authorities. Rounding, and few iterations, may leave authorities below 0.
     authorities = lanczos.vector
@@ -190,7 +203,7 @@ def run(
     hub_sum = dot(shard, hubs, ones)
     _check_finite(shard, hub_sum)
     # Without a hub, no edge counts, or `start` is 0 at all destinations.
-    if iterations and hub_sum == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
+    if lanczos.iterations and hub_sum == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
         name = "start" if nstart is None else "nstart"
         raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
 
@@ -200,25 +213,25 @@ def run(
             total = dot(shard, column, ones)
             of = (1 / total, column) if total > 0 else (1 / shard.n_vertices, ones)
             add(shard, column, of)
-    info = {"iterations": iterations, "error": lanczos.error, "converged": converged}
+    info = {"iterations": lanczos.iterations, "error": lanczos.error, "converged": lanczos.converged}
     return {"hubs": hubs, "authorities": authorities}, info
 
 
-def _first(shard: Shard, start: Array, nstart: Array) -> Array:
-    """Return the starting vector.
+def _first(shard: Shard, start: Array, nstart: Array) -> tuple[Array, bool]:
+    """Return the starting vector, and whether all its values are positive.
 
     Raises `InvalidOption` on every rank if it is invalid.
     """
     own, (name, first) = shard.hi - shard.lo, ("start", start) if nstart is None else ("nstart", nstart)
     vector = shard.device.full(own, 1, np.float64)  # the iteration changes it, so `first` is copied
     if first is None:
-        return vector
+        return vector, True
     vector[:] = shard.device.asarray(first, np.float64)
 
     # All ranks must agree: values are finite and not negative, and one is positive.
     device = shard.device
-    bad, positive = (device.total(some) > 0 for some in (~(device.xp.isfinite(vector) & (vector >= 0)), vector > 0))
-    flags = shard.exchange.allreduce(np.array([bad, positive], np.int64), "max")
+    checks = (~(device.xp.isfinite(vector) & (vector >= 0)), vector > 0, vector == 0)
+    flags = shard.exchange.allreduce(np.array([device.total(some) > 0 for some in checks], np.int64), "max")
     if flags[0] or not flags[1]:
         least, most = (float(vector.min()), float(vector.max())) if own else (np.inf, -np.inf)
         least, most = (
@@ -228,4 +241,4 @@ def _first(shard: Shard, start: Array, nstart: Array) -> Array:
             f"{name} must be finite and 0 or more for each vertex, and above 0 for one; "
             f"its values are from {least} to {most}"
         )
-    return vector
+    return vector, not flags[2]
