@@ -305,7 +305,7 @@ def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
         if _is_text(column) and len(column.codes):
             raise InvalidBatch(f"{cell(name, 0)} is {shown(column.values[int(column.codes[0])])}; {why}")
         values = unpacked(column.values, name)
-        if len(values) and np.can_cast(values.dtype, np.int64):
+        if len(values) and values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
             return values.astype(np.int64)[column.codes]
         column = column.decoded(name)  # the used values, in the order of the rows
     if _is_text(column):

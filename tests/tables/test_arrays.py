@@ -46,6 +46,21 @@ def test_a_bool_among_numbers_is_no_number(column):
             Operations(*operations)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([True, False], dtype="category"),
+        pa.array([True, False]).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1, 2]), pa.array([True, False])),
+    ],
+    ids=["pandas", "dictionary", "runs"],
+)
+def test_bools_in_a_dictionary_are_no_numbers(column):
+    for keys in ("int64", None):
+        with pytest.raises(InvalidBatch, match=r"src\[0\] is True"):
+            EdgeBatch(column, [5, 6], keys=keys)
+
+
 @pytest.mark.parametrize("sequence", [list, tuple, deque, UserList])
 def test_strings_in_any_sequence_are_not_changed(sequence):
     ends = sequence(["bc", "a\0"])
