@@ -14,7 +14,7 @@ from mgraph.tables.ids import EXACT
 
 __all__ = ["as_ops", "as_weights"]
 
-MOST = np.finfo(np.float32).max
+MOST, LEAST = np.finfo(np.float32).max, np.finfo(np.float32).smallest_subnormal
 _STORED = f"weights are stored as float32, up to {MOST:.8g}"
 WHOLE = 2**24  #: whole numbers up to here are exact in float32
 _DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216"
@@ -25,7 +25,7 @@ def as_weights(values: Any, n: int, name: str = "weight", notes: list[str] | Non
     """Return the weights of `n` edges: float32[n], on the device where they are. O(n).
 
     `values` has a weight for each edge, or is a single weight for all. A warning names a whole number that float32
-    changes; `notes` gets a line about the first value of any kind.
+    changes, or a number that becomes 0; `notes` gets a line about the first value of any kind.
 
     Raises
     ------
@@ -74,7 +74,14 @@ def _changed(array: Any, kept: Any) -> Any:
 
 
 def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
-    """Warn of the first whole number that float32 changes. Fractions are expected to keep seven digits."""
+    """Warn of the first number that becomes 0, and of the first whole number that float32 changes.
+
+    Fractions are expected to keep seven digits.
+    """
+    gone = changed & (kept == 0)
+    if gone.any():
+        at = int(gone.argmax())
+        warn(f"{cell(name, at)} is {shown(array[at])}, and float32 keeps 0: the least weight above 0 is {LEAST:.2g}")
     if max(float(kept.max()), -float(kept.min())) < WHOLE:
         return
     if array.dtype.kind == "f":

@@ -43,6 +43,15 @@ def test_a_whole_number_that_float32_changes_is_named():
         as_weights(given, len(given))
 
 
+def test_a_weight_that_becomes_0_warns():
+    for given in (1e-46, -1e-50, 1e-310):
+        with pytest.warns(UserWarning, match=rf"weight\[1\] is {given}, and float32 keeps 0: the least weight above 0"):
+            assert as_weights([1.0, given], 2)[1] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_weights([1e-44, 0.0], 2)
+
+
 def test_rounding_in_sums_warns_once():
     with DynamicGraph(n_vertices=3, weighted=True, combine="sum") as graph:
         graph.insert([0], [1], [0.5])

@@ -129,6 +129,8 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str, missing: str)
         names, what = values.index, "its index"
         if not names.is_unique:
             raise InvalidBatch(f"its index has {shown(names[names.duplicated()][0])} more than once")
+        if n and not len(names):
+            raise InvalidBatch("it is empty; at least one vertex needs a value")
     else:
         layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
         if layout.keys is keys:  # or neither graph has keys

@@ -147,7 +147,7 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
     ReadError
         Some columns are names and others numbers.
     InvalidBatch
-        A column is not there, or a value is no UTF-8.
+        A column is not there or is wanted twice, or a value is no UTF-8.
     ValueError
         Lines have different numbers of columns.
     """
@@ -168,6 +168,10 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
             count = "no column" if name not in columns else f"{columns.count(name)} columns"
             listed = ", ".join(map(repr, columns)) or "none"
             raise InvalidBatch(f"the file has {count} {name!r}; its columns are {listed}")
+        if names.count(name) > 1:
+            raise InvalidBatch(
+                f"column {name!r} is wanted twice; source, target, weight and time are columns of their own"
+            )
     # Leave out a row of names, also of unknown names.
     header = _has_names(first)
     if named == {True} or header:

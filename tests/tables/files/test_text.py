@@ -224,3 +224,11 @@ def test_paths_that_cannot_be_opened(tmp_path):
             for call in (graph.stream, graph.ingest):
                 with pytest.raises(ReadError, match=words):
                     call(path)
+
+
+@pytest.mark.parametrize("columns", [(0, 0), (0, 1, 1), ("b", "b")])
+def test_a_column_that_is_wanted_twice(tmp_path, columns):
+    path = tmp_path / "edges.txt"
+    path.write_text("a b c\n1 2 3\n" if columns[0] == "b" else "1 2 3\n")
+    with pytest.raises(ReadError, match=rf"column '{columns[-1]}' is wanted twice"):
+        DynamicGraph.read(path, *columns)

@@ -27,16 +27,17 @@ def leiden(
 ) -> T:
     """Compute communities by the Leiden method, named by their smallest vertex id: int64, on the workers.
 
-    Each community is connected, by its own edges of positive weight. Weights count, and a self-loop counts twice, like
-    in NetworkX. `louvain` is faster, and finds communities of smaller modularity, of which some may not be connected.
+    Each community is connected, by its own edges of positive weight. Weights count.
+    `louvain` is faster, and finds communities of smaller modularity, of which some may not be connected.
 
     Parameters
     ----------
     resolution : float
         0 to 1e100. Above 1 communities become smaller, below 1 larger.
     quality : "modularity" | "cpm"
-        The quantity to maximise: `modularity`, on a directed graph the directed one; or the constant Potts model: the
-        weight of the edges inside of communities, less `resolution` times the number of pairs of vertices in each.
+        The quantity to maximise: `modularity`, on a directed graph the directed one, in which a self-loop counts twice,
+        like in NetworkX; or the constant Potts model: the weight of the edges inside of communities, less `resolution`
+        times the number of pairs of vertices in each, in a directed graph of ordered pairs.
     max_levels : int, optional
         The largest number of levels of an iteration, 1 or more, of which the graph itself is the first. None for as
         many as gain quality.

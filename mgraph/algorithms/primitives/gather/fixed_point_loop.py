@@ -98,8 +98,8 @@ def iterate(
             if weight:
                 _refuse_infinite_weight(shard)
             raise InvalidOption(
-                f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite; "
-                "or it grows without limit, as where alpha is too large"
+                f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite, "
+                "and their sums; or it grows without limit, as Katz centrality does where alpha is too large"
             )
     # Near the rounding error changes need not get smaller.
     growing = not error < bound and error >= before
