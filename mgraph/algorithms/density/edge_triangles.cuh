@@ -57,7 +57,8 @@ template <bool several> struct Places {
 
 // Calls work(places) with a table for these rows.
 template <class Work> DEVICE void with_places(const Part& lower, const Part& upper, Work work) {
-    if (Tile<32>::size() > 1 || lower.ids == upper.ids) work(Places<false>{});
+    bool one_rank = lower.ids == upper.ids && lower.rows == upper.rows;
+    if (Tile<32>::size() > 1 || one_rank) work(Places<false>{});
     else work(Places<true>{});
 }
 

@@ -226,9 +226,11 @@ def _ends(shard: Shard, kept: Kept) -> Iterator[tuple[dict[str, Any], dict[str, 
     for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
         received = exchanged(shard, kept, ends[shard.rank], a, b)
         if len(pieces) == 1:  # the rows of the whole graph, so that each row of u is read on one rank
-            whole = fields_of(_joined(device, received), 0)
+            before, whole = sum(len(piece.ids) for piece in received[: shard.rank]), _joined(device, received)
             del received
-            yield own, whole
+            mine = slice(before, before + len(kept.ids))  # of the same array, which caches hold once
+            twice = None if whole.twice is None else whole.twice[mine]
+            yield fields_of(Kept(kept.offsets, whole.ids[mine], twice), shard.lo), fields_of(whole, 0)
             return
         for rank, piece in enumerate(received):
             yield fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), own
