@@ -22,6 +22,7 @@ from rich.table import Table
 from cluster import start
 from mgraph import DynamicGraph
 from mgraph.device import gpu_count
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidOption
 from workloads.arguments import add_device, check_least
 from workloads.inputs.edges import EdgeStream
@@ -134,7 +135,7 @@ def _releases(stage: _Stage, graph: Any, stream: EdgeStream, target: int, batch:
     """Stream the releases in succession, and run the algorithms after each."""
     assert stream.t is not None
     # Apply the changes of a release in batches.
-    for number in np.unique(stream.t):
+    for number in distinct(stream.t):
         part = stream[stream.t == number]
         name = RELEASES[int(number)] if 0 <= number < len(RELEASES) else str(number)
         stage.says(f"{name}: {len(part):,} changes")
@@ -182,7 +183,7 @@ def _table(*columns: str) -> Table:
 def _what_goes_in(console: Console, stream: EdgeStream, options: argparse.Namespace) -> None:
     _heading(console, "1. What goes in")
     what = "Debian packages" if options.data == DATA else f"packages of {options.data}"
-    releases = np.unique(stream.t).size
+    releases = distinct(stream.t).size
     console.print(f"   A graph of {stream.n_vertices:,} {what}. An edge leads from a package to one that it needs.")
     console.print(f"   {len(stream):,} changes make {releases} releases of it: edges to insert and edges to delete.")
     console.print(f"   They arrive in batches of {options.batch:,}. PageRank and BFS run after each release.")

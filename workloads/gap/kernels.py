@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from mgraph import DynamicGraph
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidOption
 from workloads.gap import verify
 from workloads.gap.graphs import GapGraph
@@ -77,7 +76,7 @@ def _bfs_wrong(g: DynamicGraph, edges: GapGraph, chosen: Sources, result: Any) -
 
 def _components_wrong(g: DynamicGraph, edges: GapGraph, chosen: Sources, result: Any) -> str:
     labels = result.to_numpy()
-    reached = g.multi_source_bfs(np.unique(labels))
+    reached = g.multi_source_bfs(distinct(labels))
     return verify.cc(edges, edges.device.asarray(labels), _on(edges, reached))
 
 

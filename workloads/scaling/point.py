@@ -12,6 +12,7 @@ from distributed import Client
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.device import Array
+from mgraph.distinct import distinct
 from mgraph.errors import InvalidOption
 from mgraph.partition import degree_order
 from workloads.arguments import device_of
@@ -137,7 +138,7 @@ class Analytics:
     def _bfs(self, graph: DynamicGraph) -> dict[str, Any]:
         """Measure searches from sources of random edges that reach more than a hundredth of the vertices."""
         # Draw roots, and warm up.
-        sources = np.unique(self.point.host(0, min(16 * self.options.roots, self.point.edges.n_edges)).src)
+        sources = distinct(self.point.host(0, min(16 * self.options.roots, self.point.edges.n_edges)).src)
         roots = np.random.default_rng(self.options.seed).permutation(sources).tolist()
         for root in roots[:WARM]:
             graph.bfs(root)
