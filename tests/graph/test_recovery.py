@@ -244,6 +244,20 @@ def test_a_session_is_cut_between_calls_and_while_a_snapshot_is_written(client, 
     assert_clean(client)
 
 
+def test_a_maintained_result_has_the_changes_after_each_loss(client, tmp_path):
+    """The workers count changes anew, and may come to the count of the last read."""
+    with DynamicGraph(client, 8, directed=False, store=tmp_path / "store", recover="auto") as graph:
+        live = graph.maintain("connected_components")
+        for i in range(4):
+            client.run(cut_now, workers=[graph.workers[-1]])
+            graph.insert([i], [i + 1])
+            assert (live.result().components, live.epoch) == (7 - i, graph.epoch)
+            assert live.result().to_numpy().tolist() == [0] * (i + 2) + list(range(i + 2, 8))
+            assert live.report.how == "unchanged"
+        assert len(graph.recoveries) == 4
+    assert_clean(client)
+
+
 def test_names_of_communities_do_not_come_back(client, tmp_path):
     """After a loss they pass on if a rank could save them, and are new ones with a new history if not."""
     options = {"directed": False, "store": tmp_path / "store", "recover": "auto"}

@@ -74,7 +74,8 @@ class Live:
         self._lock = threading.RLock()
         renew_in_children(self)
         self._result: VertexValues | None = None
-        self._epoch, self._changes, self._report = -1, -1, LiveReport("recomputed", 0, 0, 0.0)
+        self._seen: tuple[str, int] | None = None  # the graph and its changes that the result has
+        self._epoch, self._report = -1, LiveReport("recomputed", 0, 0, 0.0)
         self._keep()
 
     if not TYPE_CHECKING:  # type checkers must see unknown names
@@ -116,13 +117,13 @@ class Live:
         directory.check()
 
         # Without a change since the last read, and without batches in flight, the last result holds.
-        waiting, changes = directory.coordinator.queued, directory.coordinator.status.changes
-        if last is not None and not waiting and not last._remote.closed and self._changes == changes:
+        waiting, seen = directory.coordinator.queued, _seen(directory)
+        if last is not None and not waiting and not last._remote.closed and self._seen == seen:
             self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
             return last
         self._result = result = self._updated()
         # A change that another thread makes meanwhile may be in the result, or not.
-        self._changes = changes if directory.coordinator.status.changes == changes else -1
+        self._seen = seen if _seen(directory) == seen else None
         self._epoch = result.epoch
         passed, moved = result._remote.passed, 0
         if passed is not None and self._history is not None:
@@ -247,6 +248,12 @@ class Live:
         raise TypeError(
             "a maintained result cannot be pickled, since it is on the workers; pickle result().to_numpy() instead"
         )
+
+
+def _seen(directory: Directory) -> tuple[str, int]:
+    """Return the graph and the number of its changes. Both begin anew after a recovery."""
+    status = directory.coordinator.status
+    return status.graph, status.changes
 
 
 def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, **arguments: Any) -> Live:
