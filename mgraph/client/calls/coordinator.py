@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -87,7 +88,7 @@ class Coordinator:
         self.graph, self.runner, self.addresses = graph, runner, tuple(addresses)
         self.sessions = Sessions(graph, self.addresses, patience)
         self.exchange = ExchangeLifecycle(self.sessions)
-        self._connection_args = connection_args
+        self._connection_args, self._process = connection_args, os.getpid()
         self._send_lock = SendLock()
         self._interrupted = False
         self._graph_lock: GraphLock | None = None
@@ -126,6 +127,7 @@ class Coordinator:
         """
         if name is None and self._graph_lock is None:
             return
+        self._check_process()
         with self.lock:
             self.runner.run(self._publish(name, card), GRACE_SECONDS)
 
@@ -168,6 +170,7 @@ class Coordinator:
         Exception
             The call's error on a rank. If ranks raised different errors, the one that caused the others.
         """
+        self._check_process()
         call, args, shares = CALLS[name], args or {}, shares or [{}] * len(self.addresses)
         # Channels first; otherwise the comm, from the event loop.
         with self.lock:
@@ -183,6 +186,9 @@ class Coordinator:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the event loop. Ctrl-C leaves the graph `unsettled`: a change may be under way."""
+        if os.getpid() != self._process:
+            work.close()
+        self._check_process()
         try:
             return self.runner.run(work, GRACE_SECONDS)
         except KeyboardInterrupt:
@@ -219,6 +225,7 @@ class Coordinator:
 
         Later calls and batches come after it on the ranks. Blocks while the queue has `WAITING` batches.
         """
+        self._check_process()
         begin = partial(self._queue.begin, self._launch)
         try:
             if self._queue.add(small) and not self.runner.post(begin):
@@ -251,6 +258,8 @@ class Coordinator:
         May be called at any time, and twice. Takes a few seconds at most.
         """
         self.sessions.closed = True
+        if os.getpid() != self._process:  # the sessions are the parent's
+            return
         try:
             if self.runner.alive:
                 self.runner.run(self.sessions.close(), CLOSE_SECONDS)
@@ -265,8 +274,17 @@ class Coordinator:
         """Free a result on the workers with the next call. Safe in a finalizer: it only records the key."""
         self.sessions.forget(result)
 
+    def _check_process(self) -> None:
+        """Raise `GraphClosed` in a forked child, whose calls would mix with its parent's on the same sockets."""
+        if os.getpid() != self._process:
+            raise GraphClosed(
+                f"graph {self.graph} on a cluster is of process {self._process}, of which this one is a fork: publish "
+                "the graph there, and attach to it here by a Dask client of this process"
+            )
+
     def check(self) -> None:
         """Raise `GraphClosed`, `GraphLost` or `WorkerLost` if no call is possible any more. Makes no call."""
+        self._check_process()
         if not self.sessions.closed and not self.runner.alive:
             raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
         self.exchange.check()
@@ -290,7 +308,7 @@ class Coordinator:
         """True if `status` is usable and not unsettled."""
         sessions = self.sessions
         blocked = self._interrupted or sessions.closed or self.exchange.blocked or sessions.any_lost
-        return not blocked and self.runner.alive
+        return not blocked and self.runner.alive and os.getpid() == self._process
 
     @property
     def epoch(self) -> int:
