@@ -11,8 +11,9 @@ from graph_model import GraphModel, random_batch
 from interrupts import ctrl_c, when
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex, UpdateReport
 from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.inputs.streaming import _Run
 from mgraph.sources import Folder, Numbered
 
 N = 30
@@ -238,6 +239,15 @@ def test_ctrl_c_leaves_a_whole_epoch_and_says_what_was_done():
             graph.stream(endless(), on_batch=reports.append)
         assert "applied until then: 21 batches, 21 edges" in raised.value.__notes__[-1]
         assert 1 <= len(reports) <= graph.epoch == graph.num_edges == 21
+
+
+def test_a_batch_whose_answer_was_lost_counts_no_edges():
+    with DynamicGraph(n_vertices=N) as graph:
+        run = _Run(graph, None)
+        for report in (UpdateReport(3, 2, 1, 1, 1, 0.1, 4, 5), UpdateReport(-1, -1, -1, -1, 2, float("nan"), -1, -1)):
+            run.took(report)
+        done = run.summary()
+    assert (done.batches, done.edges, done.inserted, done.missing, done.late, done.expired) == (2, 7, 3, 1, 4, 5)
 
 
 def test_the_source_is_read_no_further_than_the_pipeline_has_room(monkeypatch):

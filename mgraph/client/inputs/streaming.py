@@ -48,7 +48,7 @@ class StreamSummary:
     edges : int
         The number of different edges in each batch, summed over the batches: the sum of the next four.
     inserted, updated, deleted, missing : int
-        As in `UpdateReport`, summed over the batches.
+        As in `UpdateReport`, summed over the batches; without those of batches whose answers were lost.
     epoch : int
         The graph's epoch afterwards.
     seconds : float
@@ -227,8 +227,9 @@ class _Run:
     def _count(self, report: UpdateReport) -> None:
         self._batches += 1
         self._ended = time.perf_counter()
-        self._counts += [getattr(report, name) for name in COUNTS]
-        self._late, self._expired = self._late + report.late, self._expired + report.expired
+        # Counts are -1 if the batch is committed and its answer was lost.
+        self._counts += [max(getattr(report, name), 0) for name in COUNTS]
+        self._late, self._expired = self._late + max(report.late, 0), self._expired + max(report.expired, 0)
         # NaN for a batch that the store reports after a loss.
         if report.seconds == report.seconds:
             self._seconds.append(report.seconds)

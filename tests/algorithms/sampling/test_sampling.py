@@ -260,6 +260,14 @@ def test_too_few_or_too_many_candidates(device: str, enough: int, room: int, mon
         np.testing.assert_array_equal(getattr(found, name), value)
 
 
+def test_hops_after_the_last_vertex_cost_nothing() -> None:
+    graph = Graph(4, np.array([0, 1, 2], np.uint32), np.array([1, 2, 3], np.uint32), directed=False)
+    found, _ = run(shards(graph, cut(4, 2)), SAMPLE, [0], [2] * 100_000, 1, "out")
+    assert (found.node.tolist(), len(found.row)) == ([0, 1, 2, 3], 6)
+    assert (found.num_sampled_nodes[:6], found.num_sampled_edges[:6]) == ([1, 1, 1, 1, 0, 0], [1, 2, 2, 1, 0, 0])
+    assert (len(found.num_sampled_nodes), len(found.num_sampled_edges)) == (100_001, 100_000)
+
+
 def test_samples_of_shapes(device: str) -> None:
     for graph in shapes():
         made = shards(graph, cut(graph.n, 2, False), "gpma+", True, device)

@@ -74,7 +74,8 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
     own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi)).astype(np.uint32)
     frontier, places, first = device.asarray(seeds[own]), device.asarray(own), device.asarray(seeds)
     nodes, total = [first if names is None else device.gather(names, first)], len(seeds)
-    rows, cols, edge_counts = [device.empty(0, np.uint32)], [device.empty(0, np.uint32)], list[int]()
+    rows, cols = [device.empty(0, np.uint32)], [device.empty(0, np.uint32)]
+    node_counts, edge_counts = [total], list[int]()
 
     for fanout in fanouts:
         # Sample the neighbours of own vertices, and gather those of all ranks.
@@ -99,7 +100,12 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
             library.EdgesOfNodes(len(keys), nodes=table, keys=keys, n=len(keys), row=row, col=col)
             rows.append(row)
             cols.append(col)
+        node_counts.append(n)
         edge_counts.append(len(keys))
+        if n == 0:  # later hops have no vertices
+            node_counts += [0] * (len(fanouts) - len(edge_counts))
+            edge_counts += [0] * (len(fanouts) - len(edge_counts))
+            break
 
         # The next hop begins at the new nodes.
         frontier, places = vertices, device.arange(total, total + n, np.uint32)
@@ -111,7 +117,7 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
 
     parts = (nodes, rows, cols) if shard.rank == 0 else (rows, rows, cols)
     columns = dict(zip(("node", "row", "col"), map(device.concatenate, parts), strict=True))
-    return columns, {"nodes": [len(ids) for ids in nodes], "edges": edge_counts}
+    return columns, {"nodes": node_counts, "edges": edge_counts}
 
 
 def _table(shard: Shard, nodes: list[Array], total: int, edges: int) -> dict[str, Array]:
