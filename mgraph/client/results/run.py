@@ -24,6 +24,7 @@ from mgraph.keys import NONE
 from mgraph.partition import Partition
 from mgraph.tables.arrays import as_numbers, shown
 from mgraph.tables.ids import as_keys
+from mgraph.tables.texts import Texts
 
 __all__ = ["run_algorithm"]
 
@@ -135,14 +136,16 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str, missing: str)
         layout = values._remote.numbering if isinstance(values, VertexValues) else numbering
         if layout.keys is keys:  # or neither graph has keys
             return values
-        names, what = layout.all_names(), "its vertices"
+        other, what = layout.keys, "its vertices"
+        names = layout.all_names() if other is None else other.names.column(0, layout.n_vertices)
     if keys is not None:
         ids = Device.to_host(keys.find(as_keys(names, keys.kind, what), n))
     elif is_series(values):
         ids = numbering.ids(names, what)
-    elif names.dtype == object:
+    elif isinstance(names, Texts):
         raise InvalidBatch("its vertices are strings, and those of the graph are whole numbers")
     else:
+        names = Device.to_host(names)
         ids = np.where((names >= 0) & (names < n), names, NONE).astype(np.uint32)
 
     if name in EACH and (ids == NONE).any():
